@@ -1,0 +1,1 @@
+"""The rules, as pure code: no input or output, no clock, no randomness."""

@@ -1,0 +1,82 @@
+"""The one idea: every effect is a change of a target from one version to another.
+
+Files, git refs, rows, memory and calls all speak it, so that one rule (rollback.py) takes them all back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Target(msgspec.Struct, frozen=True, order=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a change is about. `name` means something to its resource: a path, a ref, a key.
+
+    `root` names the tree that a path is relative to; the empty one is the workspace itself.
+    """
+
+    resource: str
+    name: str
+    root: str = ""
+
+    def __str__(self) -> str:
+        return self.name if not self.root else f"{self.root}:{self.name}"
+
+
+class Version(msgspec.Struct, frozen=True, eq=False, omit_defaults=True, forbid_unknown_fields=True):
+    """One state of a target.
+
+    `id` is what compare-and-swap compares: versions with equal ids are the same. `stamp` is restored with the
+    version but is no conflict by itself (a file's mtime); it counts only in a change of nothing else. `data` is
+    what the resource needs besides to put the version back; it is never compared.
+    """
+
+    id: str
+    stamp: str = ""
+    data: Any = None
+
+    def alike(self, other: Version) -> bool:
+        """The same, down to the stamp."""
+        return self.id == other.id and self.stamp == other.stamp
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __bool__(self) -> bool:
+        """True where something is there."""
+        return self.id != ABSENT_ID
+
+
+ABSENT_ID = "absent"
+ABSENT = Version(ABSENT_ID)
+"""The version of a target that is not there."""
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A target went from `before` to `after`.
+
+    `shared_with` names other actions that were open at the same time and may have written it instead; it is
+    recorded once, with the action that ended first. `in_doubt` says that nobody can prove whose it is.
+    """
+
+    target: Target
+    before: Version
+    after: Version
+    shared_with: tuple[str, ...] = ()
+    in_doubt: bool = False
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A change as history knows it: with the action that made it and its place in the workspace's order."""
+
+    seq: int
+    action: str
+    change: Change
+
+    @property
+    def target(self) -> Target:
+        return self.change.target

@@ -1,0 +1,237 @@
+"""What can be written into the journal.
+
+Events are facts: frozen, named by a tag that never changes its meaning, and complete in themselves. A field may
+be added with a default; anything else is a new tag. `EVENTS_VERSION` rises with every such addition, and a
+reader refuses a higher one instead of misreading it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from takeback.core import ids
+from takeback.core.change import Change, Target
+
+EVENTS_VERSION = 1
+
+
+class Effect(StrEnum):
+    """How an action can be taken back. Never guessed as safe: unknown means capture or gate."""
+
+    NONE = "none"
+    RESTORABLE = "restorable"
+    TRANSACTIONAL = "transactional"
+    COMPENSABLE = "compensable"
+    DEFERRED = "deferred"
+    IRREVERSIBLE = "irreversible"
+
+
+class Outcome(StrEnum):
+    """How a run, a step or an action ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class RollbackKind(StrEnum):
+    UNDO = "undo"
+    REDO = "redo"
+    RESTORE = "restore"
+
+
+class Did(StrEnum):
+    """What a rollback did about one target."""
+
+    RESTORED = "restored"
+    REMOVED = "removed"
+    COMPENSATED = "compensated"
+    CANCELLED = "cancelled"
+    ALREADY = "already"
+    KEPT = "kept"
+    MERGED = "merged"
+    CONFLICT = "conflict"
+    FAILED = "failed"
+    UNVERIFIABLE = "unverifiable"
+
+
+class _Base(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
+    pass
+
+
+class Process(_Base, frozen=True, tag=False):
+    """Who runs an action, so that a later start can tell whether it still lives."""
+
+    pid: int
+    started: str
+    boot: str
+    host: str
+
+
+class Mark(_Base, frozen=True, tag=False):
+    """Where a resource stood at one moment. `state` leads the resource to it; `evidence` says what proved it."""
+
+    resource: str
+    state: str
+    evidence: str = ""
+    stated: tuple[str, ...] = ()
+    """What the mark does not cover, in words: excluded, unreadable, of an unsupported kind."""
+
+
+class WorkspaceBegan(_Base, frozen=True, tag="workspace-began"):
+    root: str
+    version: str
+
+
+class RunBegan(_Base, frozen=True, tag="run-began"):
+    name: str
+    key: str = ""
+    actor: str = ""
+    session: str = ""
+    parent: str = ""
+    ref: str = ""
+    generation: int = 1
+    command: tuple[str, ...] = ()
+
+
+class RunEnded(_Base, frozen=True, tag="run-ended"):
+    outcome: Outcome
+    why: str = ""
+
+
+class RunInterrupted(_Base, frozen=True, tag="run-interrupted"):
+    """The process of the run died; found at a later start."""
+
+    why: str = ""
+
+
+class RunResumed(_Base, frozen=True, tag="run-resumed"):
+    actor: str = ""
+
+
+class StepBegan(_Base, frozen=True, tag="step-began"):
+    name: str
+    parent: str = ""
+
+
+class StepEnded(_Base, frozen=True, tag="step-ended"):
+    step: str
+    outcome: Outcome
+    why: str = ""
+
+
+class ActionBegan(_Base, frozen=True, tag="action-began"):
+    """Durable before the tool runs, so that whatever the tool did has a record to be settled against."""
+
+    name: str
+    effect: Effect
+    actor: str = ""
+    session: str = ""
+    step: str = ""
+    parent: str = ""
+    ref: str = ""
+    key: str = ""
+    marks: tuple[Mark, ...] = ()
+    arguments: Any = None
+    process: Process | None = None
+
+
+class ActionEnded(_Base, frozen=True, tag="action-ended"):
+    action: str
+    outcome: Outcome
+    changes: tuple[Change, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    why: str = ""
+    exit_code: int | None = None
+
+
+class ActionSettled(_Base, frozen=True, tag="action-settled"):
+    """An action in doubt was judged by looking at the world."""
+
+    action: str
+    happened: bool
+    changes: tuple[Change, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    why: str = ""
+
+
+class CheckpointTaken(_Base, frozen=True, tag="checkpoint-taken"):
+    message: str = ""
+    actor: str = ""
+    marks: tuple[Mark, ...] = ()
+
+
+class DriftSeen(_Base, frozen=True, tag="drift-seen"):
+    """Changes that no recorded action made: a human's, or another program's."""
+
+    changes: tuple[Change, ...]
+    marks: tuple[Mark, ...] = ()
+
+
+class ChangesSeen(_Base, frozen=True, tag="changes-seen"):
+    """Changes found while this action was still open, because another one needed a mark."""
+
+    action: str
+    changes: tuple[Change, ...]
+    marks: tuple[Mark, ...] = ()
+
+
+class Item(_Base, frozen=True, tag=False):
+    """One target in a rollback's record: what was done, and which actions' changes that settles."""
+
+    target: Target
+    did: Did
+    verified: bool = False
+    why: str = ""
+    settles: tuple[str, ...] = ()
+
+
+class RollbackBegan(_Base, frozen=True, tag="rollback-began"):
+    """The plan is durable before the first write, so that a later start can finish it."""
+
+    kind: RollbackKind
+    of: tuple[str, ...]
+    swaps: tuple[Change, ...] = ()
+    items: tuple[Item, ...] = ()
+    actor: str = ""
+    marks: tuple[Mark, ...] = ()
+    process: Process | None = None
+
+
+class RollbackEnded(_Base, frozen=True, tag="rollback-ended"):
+    rollback: str
+    items: tuple[Item, ...]
+    changes: tuple[Change, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+Event = (
+    WorkspaceBegan
+    | RunBegan
+    | RunEnded
+    | RunInterrupted
+    | RunResumed
+    | StepBegan
+    | StepEnded
+    | ActionBegan
+    | ActionEnded
+    | ActionSettled
+    | CheckpointTaken
+    | DriftSeen
+    | ChangesSeen
+    | RollbackBegan
+    | RollbackEnded
+)
+
+ID_KIND: dict[type, str] = {
+    RunBegan: ids.RUN,
+    StepBegan: ids.STEP,
+    ActionBegan: ids.ACTION,
+    DriftSeen: ids.ACTION,
+    RollbackBegan: ids.ACTION,
+    CheckpointTaken: ids.CHECKPOINT,
+}
+"""Events that begin something with an id of its own, and the letter of that id."""

@@ -1,0 +1,285 @@
+"""What the journal says, folded into runs, actions, checkpoints and the changes that still stand.
+
+The fold never stops at an event that should not have come: what can be taken back must stay so. Such an event
+is kept as a breach, which `verify` reports.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core import ids, lifecycle
+from takeback.core.change import Change, Entry, Target
+from takeback.core.lifecycle import Life
+from takeback.core.record import Record
+
+SETTLING = {
+    e.Did.RESTORED,
+    e.Did.REMOVED,
+    e.Did.COMPENSATED,
+    e.Did.CANCELLED,
+    e.Did.ALREADY,
+    e.Did.KEPT,
+    e.Did.MERGED,
+}
+"""What a rollback can do about a target so that it need not be done again. The rest stays open."""
+
+
+class Action(msgspec.Struct):
+    """A tool call, a rollback, or what happened outside: whatever has changes of its own."""
+
+    id: str
+    kind: str
+    name: str
+    stream: str
+    actor: str
+    began_us: int
+    began: e.ActionBegan | e.RollbackBegan | e.DriftSeen
+    life: Life = Life.OPEN
+    ended_us: int = 0
+    made: list[Entry] = []
+    items: tuple[e.Item, ...] = ()
+    exit_code: int | None = None
+    why: str = ""
+
+    @property
+    def is_rollback(self) -> bool:
+        return isinstance(self.began, e.RollbackBegan)
+
+    @property
+    def is_tool(self) -> bool:
+        return isinstance(self.began, e.ActionBegan)
+
+    @property
+    def seq(self) -> int:
+        return ids.seq_of(self.id)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(entry.change for entry in self.made)
+
+
+class Step(msgspec.Struct):
+    id: str
+    name: str
+    parent: str
+    life: Life = Life.OPEN
+
+
+class Run(msgspec.Struct):
+    id: str
+    began: e.RunBegan
+    began_us: int
+    ended_us: int = 0
+    life: Life = Life.OPEN
+    why: str = ""
+    steps: dict[str, Step] = {}
+    actions: list[str] = []
+
+
+class Checkpoint(msgspec.Struct):
+    id: str
+    stream: str
+    at_us: int
+    taken: e.CheckpointTaken
+
+
+class Breach(msgspec.Struct, frozen=True):
+    """An event that the life of its subject does not allow."""
+
+    seq: int
+    what: str
+
+
+class History:
+    """The state of a workspace at one position of its journal."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.began: e.WorkspaceBegan | None = None
+        self.runs: dict[str, Run] = {}
+        self.actions: dict[str, Action] = {}
+        self.checkpoints: dict[str, Checkpoint] = {}
+        self.breaches: list[Breach] = []
+        self.marks: dict[str, e.Mark] = {}
+        self.streams: dict[str, int] = defaultdict(int)
+        self._timeline: dict[Target, list[Entry]] = defaultdict(list)
+        self._shared: dict[str, list[Entry]] = defaultdict(list)
+        self._settlers: dict[tuple[str, Target], list[str]] = defaultdict(list)
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> History:
+        history = cls()
+        for record in records:
+            history.apply(record)
+        return history
+
+    def apply(self, record: Record) -> None:
+        """Take in the next record."""
+        self.seq = record.seq
+        self.streams[record.stream] = record.envelope.n
+        event = record.event
+        _APPLY[type(event)](self, record, event)
+        for mark in getattr(event, "marks", ()):
+            self.marks[mark.resource] = mark
+
+    # What stands
+
+    def timeline(self, target: Target) -> list[Entry]:
+        """Every recorded change of a target, by anybody, in order."""
+        return self._timeline.get(target, [])
+
+    def entries(self, action: str) -> list[Entry]:
+        """The changes that an action made, or may have made."""
+        both = [*self.actions[action].made, *self._shared.get(action, [])]
+        return sorted(both, key=lambda entry: entry.seq)
+
+    def taken_back(self, action: str, target: Target) -> bool:
+        """Whether a rollback that itself still stands has settled this action's change of the target."""
+        return any(
+            not self.taken_back(rollback, target) for rollback in self._settlers.get((action, target), ())
+        )
+
+    def live(self, action: str) -> list[Entry]:
+        """The changes of an action that are not taken back."""
+        return [entry for entry in self.entries(action) if not self.taken_back(action, entry.target)]
+
+    def settled_by(self, rollback: str) -> list[Target]:
+        """The targets that a rollback dealt with and that have not been brought back since."""
+        return [
+            item.target
+            for item in self.actions[rollback].items
+            if item.did in SETTLING and not self.taken_back(rollback, item.target)
+        ]
+
+    def open_actions(self) -> list[Action]:
+        return [action for action in self.actions.values() if action.life is Life.OPEN]
+
+    # One method for each event
+
+    def _workspace_began(self, record: Record, event: e.WorkspaceBegan) -> None:
+        if self.began is not None:
+            self._breach(record, "the workspace began twice")
+        self.began = event
+
+    def _run_began(self, record: Record, event: e.RunBegan) -> None:
+        self.runs[record.id] = Run(record.id, event, record.at_us)
+
+    def _run_moved(self, record: Record, event: e.RunEnded | e.RunInterrupted | e.RunResumed) -> None:
+        run = self.runs.get(record.stream)
+        if run is None:
+            return self._breach(record, f"there is no run {record.stream}")
+        if self._move(record, lifecycle.RUN, run, f"run {run.id}"):
+            run.ended_us = record.at_us
+            run.why = getattr(event, "why", "")
+
+    def _step_began(self, record: Record, event: e.StepBegan) -> None:
+        run = self.runs.get(record.stream)
+        if run is None:
+            return self._breach(record, f"there is no run {record.stream}")
+        run.steps[record.id] = Step(record.id, event.name, event.parent)
+
+    def _step_ended(self, record: Record, event: e.StepEnded) -> None:
+        run = self.runs.get(record.stream)
+        step = run.steps.get(event.step) if run else None
+        if step is None:
+            return self._breach(record, f"there is no step {event.step}")
+        self._move(record, lifecycle.STEP, step, f"step {step.id}")
+
+    def _action_began(self, record: Record, event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> None:
+        kind, name = _called(event)
+        actor = getattr(event, "actor", "")
+        action = Action(record.id, kind, name, record.stream, actor, record.at_us, event)
+        self.actions[action.id] = action
+        if run := self.runs.get(record.stream):
+            run.actions.append(action.id)
+        if isinstance(event, e.DriftSeen):
+            action.life = Life.DONE
+            self._finish(record, action, event.changes)
+
+    def _action_ended(self, record: Record, event: e.ActionEnded | e.ActionSettled) -> None:
+        action = self.actions.get(event.action)
+        if action is None or not action.is_tool:
+            return self._breach(record, f"there is no action {event.action}")
+        if self._move(record, lifecycle.ACTION, action, f"action {action.id}"):
+            action.exit_code = getattr(event, "exit_code", None)
+            action.why = event.why
+            self._finish(record, action, event.changes)
+
+    def _changes_seen(self, record: Record, event: e.ChangesSeen) -> None:
+        action = self.actions.get(event.action)
+        if action is None or action.life is not Life.OPEN:
+            return self._breach(record, f"action {event.action} is not open")
+        self._add(record, action, event.changes)
+
+    def _rollback_ended(self, record: Record, event: e.RollbackEnded) -> None:
+        action = self.actions.get(event.rollback)
+        if action is None or not action.is_rollback:
+            return self._breach(record, f"there is no rollback {event.rollback}")
+        if self._move(record, lifecycle.ROLLBACK, action, f"rollback {action.id}"):
+            action.items = event.items
+            self._finish(record, action, event.changes)
+            for item in event.items:
+                if item.did in SETTLING:
+                    for settled in item.settles:
+                        self._settlers[settled, item.target].append(action.id)
+
+    def _checkpoint_taken(self, record: Record, event: e.CheckpointTaken) -> None:
+        self.checkpoints[record.id] = Checkpoint(record.id, record.stream, record.at_us, event)
+
+    def _finish(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
+        action.ended_us = record.at_us
+        self._add(record, action, changes)
+
+    def _add(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
+        for change in changes:
+            entry = Entry(record.seq, action.id, change)
+            action.made.append(entry)
+            self._timeline[entry.target].append(entry)
+            for other in change.shared_with:
+                self._shared[other].append(entry)
+
+    def _move(self, record: Record, table: lifecycle.Table, subject: Any, called: str) -> bool:
+        life = lifecycle.follow(table, subject.life, record.event)
+        if life is None:
+            self._breach(
+                record, f"{called} is {subject.life}, which {type(record.event).__name__} cannot follow"
+            )
+            return False
+        subject.life = life
+        return True
+
+    def _breach(self, record: Record, what: str) -> None:
+        self.breaches.append(Breach(record.seq, what))
+
+
+def _called(event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> tuple[str, str]:
+    if isinstance(event, e.ActionBegan):
+        return "action", event.name
+    if isinstance(event, e.RollbackBegan):
+        return event.kind.value, " ".join([event.kind.value, *event.of])
+    return "outside", ""
+
+
+_APPLY: dict[type, Callable[[History, Record, Any], None]] = {
+    e.WorkspaceBegan: History._workspace_began,
+    e.RunBegan: History._run_began,
+    e.RunEnded: History._run_moved,
+    e.RunInterrupted: History._run_moved,
+    e.RunResumed: History._run_moved,
+    e.StepBegan: History._step_began,
+    e.StepEnded: History._step_ended,
+    e.ActionBegan: History._action_began,
+    e.DriftSeen: History._action_began,
+    e.RollbackBegan: History._action_began,
+    e.ActionEnded: History._action_ended,
+    e.ActionSettled: History._action_ended,
+    e.RollbackEnded: History._rollback_ended,
+    e.ChangesSeen: History._changes_seen,
+    e.CheckpointTaken: History._checkpoint_taken,
+}

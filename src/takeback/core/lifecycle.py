@@ -1,0 +1,49 @@
+"""The life of a run, a step, an action and a rollback: which event may follow which, as data."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from takeback.core import events as e
+
+
+class Life(StrEnum):
+    NEW = "new"
+    OPEN = "open"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
+    SETTLED = "settled"
+
+
+Table = dict[Life, dict[type, Life | None]]
+
+_ENDED = {e.Outcome.DONE: Life.DONE, e.Outcome.FAILED: Life.FAILED, e.Outcome.STOPPED: Life.STOPPED}
+
+RUN: Table = {
+    Life.NEW: {e.RunBegan: Life.OPEN},
+    Life.OPEN: {e.RunEnded: None, e.RunInterrupted: Life.INTERRUPTED},
+    Life.INTERRUPTED: {e.RunResumed: Life.OPEN, e.RunEnded: None},
+}
+STEP: Table = {
+    Life.NEW: {e.StepBegan: Life.OPEN},
+    Life.OPEN: {e.StepEnded: None},
+}
+ACTION: Table = {
+    Life.NEW: {e.ActionBegan: Life.OPEN},
+    Life.OPEN: {e.ActionEnded: None, e.ActionSettled: Life.SETTLED},
+}
+ROLLBACK: Table = {
+    Life.NEW: {e.RollbackBegan: Life.OPEN},
+    Life.OPEN: {e.RollbackEnded: Life.DONE},
+}
+"""From state and event to the next state; None means that the event's outcome says it."""
+
+
+def follow(table: Table, life: Life, event: e.Event) -> Life | None:
+    """The next state, or None where this event may not come now."""
+    after = table.get(life, {})
+    if type(event) not in after:
+        return None
+    return after[type(event)] or _ENDED[event.outcome]  # type: ignore[union-attr]

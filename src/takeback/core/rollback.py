@@ -1,0 +1,248 @@
+"""The take-back rule.
+
+For one target, the selected changes in order compose into segments: within a segment each change starts where the
+one before ended. A gap between two segments is somebody else's version. Going backwards from the present:
+
+- the present equals the segment's `after`: put its `before` there;
+- it equals `before`: this segment is already taken back;
+- anything else: somebody else wrote. That is a conflict, and the user's choice decides: stop (nothing at all is
+  changed), keep (end here, with their version), merge (three-way, between their version, what the agent wrote and
+  what was there before it), overwrite (go to the first `before`; their version stays recoverable).
+
+A segment that ends at the version it began with, but for the stamp (a touched file), is put back where the stamp
+is still the segment's own; otherwise it is passed over, for nothing of substance is at stake.
+
+A change that may be another's (two agents at once, or in doubt after a crash) is always a conflict, unless
+everybody who may have made it is selected too. The same rule, applied to a rollback's own changes, is redo.
+
+This module decides and does not act; `Plan` can be shown before anything is touched.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from takeback.core.change import Change, Entry, Target, Version
+from takeback.core.events import Did, Item
+from takeback.core.history import History
+from takeback.core.selection import Selection
+
+
+class OnConflict(StrEnum):
+    STOP = "stop"
+    KEEP = "keep"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
+
+
+class Do(StrEnum):
+    """What is to be done about one target."""
+
+    RESTORE = "restore"
+    REMOVE = "remove"
+    ALREADY = "already"
+    KEEP = "keep"
+    MERGE = "merge"
+    CONFLICT = "conflict"
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Changes that follow each other without a gap, as one change from `before` to `after`."""
+
+    before: Version
+    after: Version
+    actions: tuple[str, ...]
+    doubt: str = ""
+
+    def is_taken_back(self, present: Version) -> bool:
+        return present.alike(self.before) if self.only_stamp else present == self.before
+
+    def stands(self, present: Version) -> bool:
+        return present.alike(self.after) if self.only_stamp else present == self.after
+
+    @property
+    def only_stamp(self) -> bool:
+        return self.before == self.after
+
+
+class Merge(msgspec.Struct, frozen=True):
+    """Apply to the present what leads from `base` to `goal`."""
+
+    base: Version
+    goal: Version
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """One target of a plan. `present` is the compare of the compare-and-swap, `goal` the swap."""
+
+    target: Target
+    do: Do
+    present: Version
+    goal: Version
+    settles: tuple[str, ...]
+    why: str = ""
+    merges: tuple[Merge, ...] = ()
+    blockers: tuple[str, ...] = ()
+    """Later actions by others on the same target, which the selection does not include."""
+
+    @property
+    def changes_something(self) -> bool:
+        return self.do in (Do.RESTORE, Do.REMOVE, Do.MERGE)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What taking back would do, in the order in which it would be done."""
+
+    of: tuple[str, ...]
+    items: tuple[Planned, ...]
+    on_conflict: OnConflict
+
+    @property
+    def conflicts(self) -> tuple[Planned, ...]:
+        return tuple(item for item in self.items if item.do is Do.CONFLICT)
+
+    @property
+    def swaps(self) -> tuple[Change, ...]:
+        """The writes of the plan, each as the change that it will be."""
+        return tuple(Change(i.target, i.present, i.goal) for i in self.items if i.changes_something)
+
+    def replace(self, planned: Planned) -> Plan:
+        """This plan with one item decided otherwise."""
+        items = tuple(planned if item.target == planned.target else item for item in self.items)
+        return msgspec.structs.replace(self, items=items)
+
+
+def plan_rollback(
+    history: History,
+    selection: Selection,
+    present: Callable[[Iterable[Target]], Mapping[Target, Version]],
+    *,
+    on_conflict: OnConflict = OnConflict.STOP,
+) -> Plan:
+    """Decide about every target of the selection, latest change first."""
+    by_target: dict[Target, list[Entry]] = defaultdict(list)
+    for entry in selection.entries:
+        by_target[entry.target].append(entry)
+    now = present(list(by_target)) if by_target else {}
+    latest_first = sorted(by_target.items(), key=lambda pair: pair[1][-1].seq, reverse=True)
+    items = [
+        _decide(history, selection, target, entries, now[target], on_conflict)
+        for target, entries in latest_first
+    ]
+    for action, target in selection.bare:
+        there = history.timeline(target)[-1].change.after if history.timeline(target) else Version("unknown")
+        items.append(Planned(target, Do.ALREADY, there, there, (action,), why="it was not changed then"))
+    return Plan(selection.actions, tuple(items), on_conflict)
+
+
+def compose(entries: Iterable[Entry], selected: Iterable[str]) -> list[Segment]:
+    """Join changes of one target, in order, into segments."""
+    chosen = frozenset(selected)
+    segments: list[Segment] = []
+    for entry in entries:
+        change = entry.change
+        doubt = _doubt(entry, chosen)
+        last = segments[-1] if segments else None
+        if last and last.after == change.before and not doubt and not last.doubt:
+            segments[-1] = Segment(last.before, change.after, (*last.actions, entry.action))
+        else:
+            segments.append(Segment(change.before, change.after, (entry.action,), doubt))
+    return segments
+
+
+def _doubt(entry: Entry, chosen: frozenset[str]) -> str:
+    if entry.change.in_doubt:
+        return "it is in doubt who changed it"
+    makers = (entry.action, *entry.change.shared_with)
+    if chosen.issuperset(makers):
+        return ""
+    return f"{' or '.join(makers)} changed it, while both were running"
+
+
+def _decide(
+    history: History,
+    selection: Selection,
+    target: Target,
+    entries: list[Entry],
+    present: Version,
+    choice: OnConflict,
+) -> Planned:
+    segments = compose(entries, selection.actions)
+    settles = tuple(
+        dict.fromkeys(id for entry in entries for id in _makers(entry) if id in selection.actions)
+    )
+    version, why = present, ""
+    merges: list[Merge] = []
+    for segment in reversed(segments):
+        if not merges and segment.is_taken_back(version):
+            continue
+        if not merges and not segment.doubt and segment.stands(version):
+            version = segment.before
+            continue
+        if segment.only_stamp:
+            continue
+        why = segment.doubt or "it was changed by somebody else since"
+        if choice is OnConflict.OVERWRITE:
+            version = next(s.before for s in segments if not s.only_stamp)
+            break
+        if choice is OnConflict.KEEP:
+            break
+        if choice is OnConflict.MERGE and not segment.doubt:
+            merges.append(Merge(segment.after, segment.before))
+            continue
+        blockers = _blockers(history, target, entries)
+        return Planned(target, Do.CONFLICT, present, present, settles, why, blockers=blockers)
+    do = _what(version, present, kept=bool(why), merging=bool(merges))
+    return Planned(target, do, present, version, settles, why, tuple(merges))
+
+
+def _what(version: Version, present: Version, *, kept: bool, merging: bool) -> Do:
+    if merging:
+        return Do.MERGE
+    if version.alike(present):
+        return Do.KEEP if kept else Do.ALREADY
+    return Do.RESTORE if version else Do.REMOVE
+
+
+def _makers(entry: Entry) -> tuple[str, ...]:
+    return (entry.action, *entry.change.shared_with)
+
+
+def _blockers(history: History, target: Target, entries: list[Entry]) -> tuple[str, ...]:
+    """Who changed the target after the first selected change, and is not selected."""
+    mine = {entry.seq for entry in entries}
+    return tuple(
+        dict.fromkeys(
+            entry.action
+            for entry in history.timeline(target)
+            if entry.seq > entries[0].seq
+            and entry.seq not in mine
+            and not history.taken_back(entry.action, target)
+        )
+    )
+
+
+class Verdict(StrEnum):
+    """The whole of a rollback in one word. Clean means that every item was verified against the world."""
+
+    CLEAN = "clean"
+    PARTIAL = "partial"
+    NOTHING = "nothing"
+    CONFLICT = "conflict"
+
+
+_OPEN = {Did.CONFLICT, Did.FAILED, Did.UNVERIFIABLE}
+
+
+def judge(items: Iterable[Item]) -> Verdict:
+    """The verdict on a rollback that was carried out."""
+    every = list(items)
+    if not every:
+        return Verdict.NOTHING
+    if any(item.did in _OPEN or not item.verified for item in every):
+        return Verdict.PARTIAL
+    return Verdict.CLEAN

@@ -1,0 +1,104 @@
+"""Which changes a person means: the last action, an id, a run, everything after a checkpoint, one path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from takeback.core import ids
+from takeback.core.change import Entry, Target
+from takeback.core.history import Action, History
+from takeback.errors import UsageError
+
+Filter = Callable[[Target], bool]
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Changes to take back, and the actions they belong to."""
+
+    actions: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    bare: tuple[tuple[str, Target], ...] = ()
+    """Targets that a selected rollback dealt with without changing them: redo has to bring back only its word."""
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.bare)
+
+
+def any_target(_: Target) -> bool:
+    return True
+
+
+def last_action(history: History, wanted: Filter = any_target) -> Selection:
+    """The most recent tool action that changed something wanted and is not yet taken back."""
+    for action in reversed(history.actions.values()):
+        if action.is_tool and any(wanted(entry.target) for entry in history.live(action.id)):
+            return of_actions(history, [action.id], wanted)
+    return Selection((), ())
+
+
+def last_rollback(history: History) -> Selection:
+    """The most recent undo or restore that is not yet redone."""
+    for action in reversed(history.actions.values()):
+        if action.kind in ("undo", "restore") and history.settled_by(action.id):
+            return of_actions(history, [action.id])
+    return Selection((), ())
+
+
+def of_ids(history: History, wanted_ids: Iterable[str], wanted: Filter = any_target) -> Selection:
+    """What these actions, steps and runs did."""
+    actions: list[str] = []
+    for id in wanted_ids:
+        actions.extend(_actions_of(history, id))
+    return of_actions(history, actions, wanted)
+
+
+def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Selection:
+    """What recorded actions did after a checkpoint."""
+    if checkpoint not in history.checkpoints:
+        raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
+    position = ids.seq_of(checkpoint)
+    later = [a.id for a in history.actions.values() if a.is_tool and any(m.seq > position for m in a.made)]
+    chosen = of_actions(history, later, wanted)
+    entries = tuple(entry for entry in chosen.entries if entry.seq > position)
+    return msgspec.structs.replace(chosen, entries=entries)
+
+
+def of_actions(history: History, actions: Iterable[str], wanted: Filter = any_target) -> Selection:
+    """The live changes of these actions, each change once, in order."""
+    chosen = tuple(dict.fromkeys(actions))
+    entries: dict[tuple[int, Target], Entry] = {}
+    bare: list[tuple[str, Target]] = []
+    for id in chosen:
+        live = [entry for entry in history.live(id) if wanted(entry.target)]
+        entries.update({(entry.seq, entry.target): entry for entry in live})
+        if history.actions[id].is_rollback:
+            changed = {entry.target for entry in live}
+            bare.extend((id, t) for t in history.settled_by(id) if wanted(t) and t not in changed)
+    ordered = sorted(entries.values(), key=lambda entry: entry.seq)
+    return Selection(chosen, tuple(ordered), tuple(bare))
+
+
+def _actions_of(history: History, id: str) -> list[str]:
+    kind, _ = ids.parse(id)
+    if kind == ids.ACTION and id in history.actions:
+        action: Action = history.actions[id]
+        if action.kind == "outside":
+            raise UsageError(
+                f"{id} was done outside any recorded action, so it is yours and stays",
+                hint="to go back to a checkpoint including your own edits use `takeback restore CHECKPOINT`",
+            )
+        return [id]
+    if kind == ids.RUN and id in history.runs:
+        return [a for a in history.runs[id].actions if history.actions[a].is_tool]
+    if kind == ids.STEP:
+        for run in history.runs.values():
+            if id in run.steps:
+                return [a for a in run.actions if getattr(history.actions[a].began, "step", "") == id]
+    if kind == ids.CHECKPOINT and id in history.checkpoints:
+        raise UsageError(
+            f"{id} is a checkpoint, not something that was done",
+            hint=f"`takeback undo --to {id}` takes back what was done after it",
+        )
+    raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists what there is")

@@ -1,0 +1,108 @@
+"""Every error that Takeback raises on purpose.
+
+A message says what failed and how the world is now; the hint says what to do next. The exit codes of the
+command line belong to the classes, so that a script and a Python caller see the same distinction.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class TakebackError(Exception):
+    """The root of all errors raised on purpose."""
+
+    exit_code: ClassVar[int] = 4
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  Hint: {self.hint}" if self.hint else self.message
+
+
+class UsageError(TakebackError):
+    """The caller asked for something that makes no sense; nothing happened."""
+
+    exit_code = 2
+    code = "usage"
+
+
+class ConflictError(TakebackError):
+    """Somebody else wrote, or holds what is needed; nothing was changed."""
+
+    exit_code = 3
+    code = "conflict"
+
+    def __init__(self, message: str, hint: str = "", *, report: Any = None) -> None:
+        super().__init__(message, hint)
+        self.report = report
+
+
+class DriftError(ConflictError):
+    """The world differs from what was last recorded."""
+
+    code = "drift"
+
+
+class RunBusy(ConflictError):
+    """An action is open, or another process holds the workspace."""
+
+    code = "busy"
+
+
+class LeaseLost(ConflictError):
+    """The time-bound right ran out and another holder has it."""
+
+    code = "lease-lost"
+
+
+class RefusedError(ConflictError):
+    """Policy or safety says no; nothing was started."""
+
+    code = "refused"
+
+
+class JournalMoved(ConflictError):
+    """Another process appended first, so the caller decided on an old view."""
+
+    code = "journal-moved"
+
+
+class BackendError(TakebackError):
+    """Something outside failed: the disk, the database, a service."""
+
+    exit_code = 4
+    code = "backend"
+
+    def __init__(self, message: str, hint: str = "", *, retryable: bool = False) -> None:
+        super().__init__(message, hint)
+        self.retryable = retryable
+
+
+class CorruptionError(TakebackError):
+    """Stored data is not what was stored."""
+
+    exit_code = 5
+    code = "corrupt"
+
+
+class FormatTooNew(TakebackError):
+    """Written by a newer Takeback; this one would misread it, so it does not touch it."""
+
+    exit_code = 4
+    code = "format-too-new"
+
+
+class RollbackIncomplete(TakebackError):
+    """A rollback ended with items that are not done or not verified; the report names them."""
+
+    exit_code = 6
+    code = "incomplete"
+
+    def __init__(self, message: str, hint: str = "", *, report: Any = None) -> None:
+        super().__init__(message, hint)
+        self.report = report

@@ -1,0 +1,149 @@
+"""What the engine needs from the outside, in sentences that every implementation keeps.
+
+The contract of each port is a public test suite in `takeback.testing`; the in-memory implementation passes the
+same suite as the durable ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from takeback.core.change import Change, Target, Version
+from takeback.core.events import Did, Event, Mark
+from takeback.core.record import Record
+
+
+class Clock(Protocol):
+    def now_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The end of a stream, or of the whole journal: how many records, and the digest of the last."""
+
+    count: int
+    digest: str
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that `verify` found wrong. `place` is where, `what` is what, both in words."""
+
+    place: str
+    what: str
+    seq: int = 0
+
+
+class Journal(Protocol):
+    """Append-only events, hash-chained for each stream, in one workspace-wide order.
+
+    A stream is a run, or the workspace itself (`ids.WORKSPACE`). The sequence number of the whole workspace has
+    no gaps. Any number of threads and processes may append and read at once.
+    """
+
+    def append(
+        self, events: Sequence[Event], *, stream: str, expect: int | None = None, key: str = ""
+    ) -> tuple[Record, ...]:
+        """Write these events at the end of a stream, all or none, durable when this returns.
+
+        With `stream=""` the first event must be RunBegan: it begins a new stream, named after its own id.
+        `expect` is the number of records that the caller has seen in the stream; if others have appended
+        since, JournalMoved is raised and nothing is written. `key` makes the append idempotent: a key that
+        was used before returns what was written then, and writes nothing. May be called again after any error.
+        """
+
+    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
+        """The records with a sequence number above `after`, in order, as they stood when this was called.
+
+        Raises CorruptionError at a record that cannot be read or does not match its digest.
+        """
+
+    def get(self, seq: int) -> Record | None:
+        """One record by its sequence number."""
+
+    def find(self, key: str) -> tuple[Record, ...]:
+        """The records that were appended under this key, or none."""
+
+    def head(self, stream: str | None = None) -> Head:
+        """The end of one stream, or of the whole journal. Of an unknown stream: no records."""
+
+    def check(self) -> Iterator[Finding]:
+        """Read everything and name whatever is not as it was written. Nothing is changed."""
+
+    def sync(self) -> None:
+        """Make the anchor as durable as the records: called at checkpoints."""
+
+    def close(self) -> None:
+        """Sync and let go. May be called twice."""
+
+
+class BlobStore(Protocol):
+    """Content by its digest. Bytes that were put and synced come back unchanged, or not at all."""
+
+    def put(self, data: bytes) -> str:
+        """Keep these bytes and return their digest. Harmless if we die now: nothing refers to it yet."""
+
+    def get(self, digest: str) -> bytes:
+        """The bytes of this digest, checked. Raises CorruptionError if they are damaged or gone."""
+
+    def has(self, digest: str) -> bool:
+        """Whether `get` would find it."""
+
+    def sync(self) -> None:
+        """Everything put so far survives a power cut when this returns."""
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """What a resource can do, declared and not discovered by failing."""
+
+    exact: bool
+    """Taking back and redoing give the very same version."""
+    detects_drift: bool
+    """It can tell that somebody else wrote."""
+
+
+class Swap(msgspec.Struct, frozen=True):
+    """Put `goal` where `present` is now; anything else there is a conflict."""
+
+    target: Target
+    present: Version
+    goal: Version
+
+
+class Swapped(msgspec.Struct, frozen=True):
+    """What became of one swap, read back from the world."""
+
+    target: Target
+    did: Did
+    now: Version
+    verified: bool
+    why: str = ""
+
+
+class Resource(Protocol):
+    """One kind of thing that can be changed and taken back. It observes, reads and writes versions."""
+
+    @property
+    def name(self) -> str:
+        """The first word of its targets."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    def mark(self) -> Mark:
+        """Look at the world and keep what is needed to come back here. Durable when this returns."""
+
+    def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
+        """How the world at `until` differs from the world at `since`."""
+
+    def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        """The present version of each target, read from the world and not from memory."""
+
+    def swap(self, swaps: Sequence[Swap]) -> Sequence[Swapped]:
+        """Carry out each swap as a compare-and-swap, and verify it against the world.
+
+        One that fails does not stop the others. May be called again after a crash, with the same swaps: what
+        is already at its goal counts as done.
+        """

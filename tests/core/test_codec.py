@@ -1,0 +1,131 @@
+"""Bytes, digests, names."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from takeback.core import codec
+from takeback.core import events as e
+from takeback.core.change import ABSENT, Target, Version
+from takeback.core.record import Envelope, Record, seal, unseal
+from takeback.errors import CorruptionError, FormatTooNew, TakebackError, UsageError
+
+
+@given(st.binary(max_size=40))
+def test_paths_survive_as_printable_text(path: bytes) -> None:
+    text = codec.text_of(path)
+    assert codec.path_of(text) == path
+    assert text.isprintable()
+
+
+@pytest.mark.parametrize(
+    "path, text",
+    [
+        (b"src/a b.py", "src/a b.py"),
+        ("über.txt".encode(), "über.txt"),
+        (b"a\nb", "a\\x0ab"),
+        (b"\xff\\", "\\xff\\\\"),
+        ("\u2028".encode(), "\\xe2\\x80\\xa8"),
+    ],
+)
+def test_paths_stay_readable(path: bytes, text: str) -> None:
+    assert codec.text_of(path) == text
+
+
+def test_canonical_json_is_rfc_8785() -> None:
+    value = {"b": [1.0, 1e21, True, None], "a": "é\u2028", "big": 2**60, "\ufb33": 1, "😀": 2}
+    text = '{"a":"é\u2028","b":[1,1e+21,true,null],"big":"1152921504606846976","😀":2,"\ufb33":1}'
+    assert codec.canonical(value) == text.encode()
+
+
+def test_equal_values_have_equal_digests() -> None:
+    assert codec.value_digest({"a": 1, "b": (2,)}) == codec.value_digest({"b": [2], "a": 1})
+    assert codec.value_digest({"a": 1}) != codec.value_digest({"a": 2})
+    assert codec.value_digest("").startswith("b3:")
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+class Named(msgspec.Struct):
+    name: str
+
+
+def test_structs_and_dataclasses_are_values() -> None:
+    assert codec.canonical([Point(1), Named("n")]) == b'[{"x":1},{"name":"n"}]'
+
+
+@pytest.mark.parametrize(
+    "value, place",
+    [
+        ({"a": [object()]}, r"value\.a\[0\] is a object"),
+        ({"a": float("nan")}, r"value\.a is nan"),
+        ([float("inf")], r"value\[0\] is inf"),
+        ({1: 2}, "has the key 1"),
+        ({"a": {1j: 2}}, "has the key 1j"),
+    ],
+)
+def test_what_cannot_be_kept_says_where(value: Any, place: str) -> None:
+    with pytest.raises(UsageError, match=place):
+        codec.canonical(value)
+
+
+def envelope(**changes: Any) -> Envelope:
+    whole: dict[str, Any] = {
+        "v": 1,
+        "seq": 1,
+        "stream": "w",
+        "n": 1,
+        "prev": "",
+        "at_us": 5,
+        "event": e.CheckpointTaken("x"),
+    }
+    return Envelope(**(whole | changes))
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    data, digest = seal(envelope())
+    assert unseal(data, "event 1") == envelope()
+    record = Record(envelope(), digest)
+    assert (record.seq, record.stream, record.at_us, record.id) == (1, "w", 5, "c1")
+    assert Record(envelope(event=e.RunEnded(e.Outcome.DONE)), "").id == ""
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b'{"v":1}', b"\xff", b'{"v":"x"}', seal(envelope())[0][:-2]]
+)
+def test_damaged_bytes_name_their_place(data: bytes) -> None:
+    with pytest.raises(CorruptionError, match="event 9 cannot be read"):
+        unseal(data, "event 9")
+
+
+@pytest.mark.parametrize("event", [{"type": "checkpoint-taken"}, {"type": "from-the-future"}])
+def test_a_newer_event_is_refused_and_not_misread(event: dict[str, str]) -> None:
+    data = msgspec.json.encode(msgspec.to_builtins(envelope(v=2)) | {"event": event})
+    with pytest.raises(FormatTooNew, match="event format 2"):
+        unseal(data, "event 9")
+
+
+def test_versions_compare_by_id_alone() -> None:
+    assert Version("x", {"mtime": 1}) == Version("x", {"mtime": 2})
+    assert Version("x") != Version("y") and Version("x") != "x"
+    assert len({Version("x", 1), Version("x", 2)}) == 1
+    assert not ABSENT and Version("x")
+
+
+def test_targets_read_well() -> None:
+    assert str(Target("files", "src/a.py")) == "src/a.py"
+    assert str(Target("files", "x", root="home")) == "home:x"
+
+
+def test_errors_end_with_the_way_out() -> None:
+    assert str(UsageError("no", hint="try yes")) == "no\n  Hint: try yes"
+    assert str(TakebackError("no")) == "no"

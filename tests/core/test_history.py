@@ -1,0 +1,96 @@
+"""The fold: what stands, and events that should not have come."""
+
+from __future__ import annotations
+
+from takeback.core import events as e
+from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.events import Outcome
+from takeback.core.history import History
+from takeback.core.lifecycle import Life
+from takeback.core.selection import after
+from tests.core.story import Story
+
+
+def test_the_life_of_a_run() -> None:
+    story = Story()
+    run = story.run()
+    assert story.history.runs[run].life is Life.OPEN
+    story.tell(e.RunInterrupted("the machine restarted"), run)
+    assert story.history.runs[run].life is Life.INTERRUPTED
+    story.tell(e.RunResumed(), run)
+    step = story.tell(e.StepBegan("edit"), run).id
+    story.tell(e.StepEnded(step, Outcome.FAILED), run)
+    story.tell(e.RunEnded(Outcome.DONE), run)
+    assert story.history.runs[run].life is Life.DONE
+    assert story.history.runs[run].steps[step].life is Life.FAILED
+    assert story.history.breaches == []
+
+
+def test_an_action_settled_by_the_world() -> None:
+    story = Story()
+    began = story.tell(e.ActionBegan("tool", e.Effect.NONE))
+    assert [action.id for action in story.history.open_actions()] == [began.id]
+    story.tell(e.ActionSettled(began.id, happened=False, why="unchanged"))
+    assert story.history.actions[began.id].life is Life.SETTLED
+    assert story.history.actions[began.id].seq == began.seq
+    assert not story.history.open_actions()
+
+
+def test_changes_seen_while_an_action_is_open_are_its_own() -> None:
+    story = Story()
+    change = Change(Target("files", "f"), ABSENT, Version("1"))
+    began = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE))
+    story.tell(e.ChangesSeen(began.id, (change,)))
+    checkpoint = story.tell(e.CheckpointTaken()).id
+    story.tell(e.ActionEnded(began.id, Outcome.DONE, (Change(change.target, Version("1"), Version("2")),)))
+    assert [c.after.id for c in story.history.actions[began.id].changes] == ["1", "2"]
+    # What the action did before the checkpoint is not after it.
+    assert [entry.change.after.id for entry in after(story.history, checkpoint).entries] == ["2"]
+    story.tell(e.ChangesSeen(began.id, (change,)))
+    story.tell(e.ChangesSeen("a99", (change,)))
+    assert len(story.history.breaches) == 2
+
+
+def test_marks_follow_the_last_event() -> None:
+    story = Story()
+    story.tell(e.CheckpointTaken(marks=(e.Mark("files", "one"),)))
+    story.tell(e.CheckpointTaken(marks=(e.Mark("files", "two"), e.Mark("memory", "m"))))
+    assert {name: mark.state for name, mark in story.history.marks.items()} == {"files": "two", "memory": "m"}
+
+
+def test_what_should_not_have_come_is_kept_as_a_breach_and_changes_nothing() -> None:
+    story = Story()
+    run = story.run()
+    change = Change(Target("files", "f"), ABSENT, Version("1"))
+    action = story.act({"f": "1"}, run)
+    story.tell(e.WorkspaceBegan("/x", "1"))
+    wrong: list[tuple[e.Event, str]] = [
+        (e.WorkspaceBegan("/y", "1"), run),
+        (e.ActionEnded(action, Outcome.DONE, (change,)), run),
+        (e.ActionEnded("a99", Outcome.DONE), run),
+        (e.ActionSettled(run, happened=True), run),
+        (e.RollbackEnded("a99", ()), run),
+        (e.RollbackEnded(action, ()), run),
+        (e.RunResumed(), run),
+        (e.RunEnded(Outcome.DONE), "w"),
+        (e.StepBegan("x"), "w"),
+        (e.StepEnded("s99", Outcome.DONE), run),
+        (e.StepEnded("s99", Outcome.DONE), "w"),
+    ]
+    for event, stream in wrong:
+        story.tell(event, stream)
+    assert len(story.history.breaches) == len(wrong)
+    assert [entry.action for entry in story.history.timeline(change.target)] == [action]
+    rollback = story.tell(e.RollbackBegan(e.RollbackKind.UNDO, (action,))).id
+    story.tell(e.RollbackEnded(rollback, (e.Item(change.target, e.Did.FAILED, settles=(action,)),)))
+    story.tell(e.RollbackEnded(rollback, ()))
+    assert len(story.history.breaches) == len(wrong) + 1
+    # A failed item settles nothing: the change can still be taken back.
+    assert story.history.live(action) and story.history.settled_by(rollback) == []
+
+
+def test_a_history_is_the_fold_of_its_records() -> None:
+    story = Story()
+    records = [story.tell(e.CheckpointTaken("one")), story.tell(e.CheckpointTaken("two"))]
+    assert list(History.of(records).checkpoints) == ["c1", "c2"]
+    assert History.of(records).streams == {"w": 2}

@@ -1,0 +1,323 @@
+"""The take-back rule: examples a person can read, then any interleaving that hypothesis can think of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from takeback.core import selection as select
+from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.events import ActionBegan, ActionEnded, Did, Effect, Item, Outcome, RollbackKind
+from takeback.core.rollback import Do, OnConflict, Verdict, compose, judge
+from tests.core.story import Story, version
+
+UNDO, REDO = RollbackKind.UNDO, RollbackKind.REDO
+KEEP, MERGE, OVERWRITE = OnConflict.KEEP, OnConflict.MERGE, OnConflict.OVERWRITE
+
+
+def a(name: str) -> Target:
+    return Target("files", name)
+
+
+def test_an_edit_goes_back_and_a_new_file_goes_away() -> None:
+    story = Story()
+    story.edit("old", "v1", seen=True)
+    story.act({"old": "v2", "new": "x"})
+    plan = story.plan(select.last_action(story.history))
+    assert {i.target.name: i.do for i in plan.items} == {"old": Do.RESTORE, "new": Do.REMOVE}
+    story.carry_out(plan, UNDO)
+    assert story.world[a("old")] == version("v1") and not story.world[a("new")]
+
+
+def test_changes_of_one_target_compose_and_undo_is_idempotent() -> None:
+    story = Story()
+    first = story.act({"f": "1"})
+    second = story.act({"f": "2"})
+    chosen = select.of_ids(story.history, [first, second])
+    (item,) = story.plan(chosen).items
+    assert (item.present, item.goal, item.settles) == (version("2"), ABSENT, (first, second))
+    story.world[a("f")] = ABSENT
+    assert story.plan(chosen).items[0].do is Do.ALREADY
+
+
+def test_a_gap_is_somebody_elses_version() -> None:
+    story = Story()
+    first = story.act({"f": "agent1"})
+    story.edit("f", "human", seen=False)
+    second = story.act({"f": "agent2"})
+    chosen = select.of_ids(story.history, [first, second])
+    assert story.plan(chosen).conflicts
+    kept = story.plan(chosen, KEEP).items[0]
+    assert (kept.do, kept.goal) == (Do.RESTORE, version("human"))
+    assert story.plan(chosen, OVERWRITE).items[0].goal == ABSENT
+    merging = story.plan(chosen, MERGE).items[0]
+    assert merging.do is Do.MERGE and merging.goal == version("human")
+    assert [(m.base, m.goal) for m in merging.merges] == [(version("agent1"), ABSENT)]
+
+
+def test_merges_pile_up_where_there_are_several_gaps() -> None:
+    story = Story()
+    ids = []
+    for name in ("agent1", "agent2"):
+        ids.append(story.act({"f": name}))
+        story.edit("f", f"human after {name}", seen=False)
+    merging = story.plan(select.of_ids(story.history, ids), MERGE).items[0]
+    assert [m.base.id for m in merging.merges] == ["agent2", "agent1"]
+
+
+def test_a_human_edit_after_is_a_conflict_unless_kept() -> None:
+    story = Story()
+    story.act({"f": "agent", "g": "agent"})
+    story.edit("f", "human", seen=False)
+    chosen = select.last_action(story.history)
+    plan = story.plan(chosen)
+    assert [item.target.name for item in plan.conflicts] == ["f"]
+    story.carry_out(story.plan(chosen, KEEP), UNDO)
+    assert story.world == {a("f"): version("human"), a("g"): ABSENT}
+    # Kept by choice is dealt with: the next undo does not come back to it.
+    assert not select.last_action(story.history)
+
+
+def test_a_later_action_that_is_not_selected_is_named() -> None:
+    story = Story()
+    first = story.act({"f": "1"})
+    second = story.act({"f": "2"})
+    (item,) = story.plan(select.of_ids(story.history, [first])).items
+    assert item.do is Do.CONFLICT and item.blockers == (second,)
+
+
+def test_a_shared_change_needs_both_makers() -> None:
+    story = Story()
+    other = story.act({"x": "1"})
+    mine = story.act({"f": "either"}, shared_with=(other,))
+    for alone in (mine, other):
+        plan = story.plan(select.of_actions(story.history, [alone], lambda t: t.name == "f"))
+        assert [i.why for i in plan.conflicts] == [f"{mine} or {other} changed it, while both were running"]
+    both = story.plan(select.of_ids(story.history, [mine, other]))
+    assert not both.conflicts
+    assert set(both.items[0].settles) == {mine, other}
+    alone_kept = story.plan(select.of_ids(story.history, [mine]), KEEP).items[0]
+    assert alone_kept.do is Do.KEEP
+    assert story.plan(select.of_ids(story.history, [mine]), MERGE).conflicts
+
+
+def test_a_change_in_doubt_is_a_conflict() -> None:
+    story = Story()
+    story.act({"f": "?"}, in_doubt=True)
+    assert story.plan(select.last_action(story.history)).conflicts[0].why == "it is in doubt who changed it"
+
+
+def test_undo_walks_back_and_redo_walks_forward() -> None:
+    story = Story()
+    for n in "123":
+        story.act({"f": n})
+    seen = [story.world[a("f")].id]
+    for _ in range(3):
+        story.carry_out(story.plan(select.last_action(story.history)), UNDO)
+        seen.append(story.world[a("f")].id)
+    assert not select.last_action(story.history)
+    for _ in range(3):
+        story.carry_out(story.plan(select.last_rollback(story.history)), REDO)
+        seen.append(story.world[a("f")].id)
+    assert not select.last_rollback(story.history)
+    assert seen == ["3", "2", "1", "absent", "1", "2", "3"]
+
+
+def test_redo_of_a_rollback_that_kept_something_makes_it_open_again() -> None:
+    story = Story()
+    action = story.act({"f": "agent", "g": "agent"})
+    story.edit("f", "human", seen=True)
+    story.carry_out(story.plan(select.last_action(story.history), KEEP), UNDO)
+    assert story.history.live(action) == []
+    redo = story.plan(select.last_rollback(story.history))
+    assert {i.target.name: i.do for i in redo.items} == {"f": Do.ALREADY, "g": Do.RESTORE}
+    story.carry_out(redo, REDO)
+    assert {entry.target.name for entry in story.history.live(action)} == {"f", "g"}
+    assert story.world[a("f")] == version("human")
+
+
+def test_bare_items_of_targets_nobody_recorded_have_no_version() -> None:
+    story = Story()
+    story.act({"f": "agent"})
+    undo = story.carry_out(story.plan(select.last_action(story.history)), UNDO)
+    (entry,) = story.history.entries(undo)
+    chosen = select.Selection((undo,), (), ((undo, Target("files", "never")), (undo, entry.target)))
+    assert [i.goal for i in story.plan(chosen).items] == [Version("unknown"), ABSENT]
+
+
+def test_undo_of_one_path_leaves_the_rest_of_the_action() -> None:
+    story = Story()
+    action = story.act({"f": "1", "g": "1"})
+    only_f = select.last_action(story.history, lambda target: target.name == "f")
+    story.carry_out(story.plan(only_f), UNDO)
+    assert [entry.target.name for entry in story.history.live(action)] == ["g"]
+    assert not select.last_action(story.history, lambda target: target.name == "f")
+
+
+def test_a_plan_can_be_decided_otherwise_for_one_target() -> None:
+    story = Story()
+    story.act({"f": "1", "g": "1"})
+    plan = story.plan(select.last_action(story.history))
+    first = plan.items[0]
+    other = type(first)(first.target, Do.KEEP, first.present, first.present, first.settles)
+    assert plan.replace(other).swaps == plan.swaps[1:]
+
+
+def touch(story: Story, mtime: str, content: str = "same") -> str:
+    """An action that leaves the content, or changes it, and sets the time."""
+    began = story.tell(ActionBegan("touch", Effect.RESTORABLE))
+    change = Change(a("f"), story.world[a("f")], Version(content, mtime))
+    story.world[a("f")] = change.after
+    story.tell(ActionEnded(began.id, Outcome.DONE, (change,)))
+    return began.id
+
+
+def test_a_touched_file_gets_its_time_back() -> None:
+    story = Story()
+    story.world[a("f")] = Version("same", "t0")
+    touch(story, "t1")
+    (item,) = story.plan(select.last_action(story.history)).items
+    assert item.do is Do.RESTORE and item.goal.alike(Version("same", "t0"))
+    story.world[a("f")] = Version("same", "t0")
+    assert story.plan(select.last_action(story.history)).items[0].do is Do.ALREADY
+
+
+def test_a_time_alone_is_no_conflict() -> None:
+    story = Story()
+    story.world[a("f")] = Version("same", "t0")
+    action = touch(story, "t1")
+    story.world[a("f")] = Version("a human's", "t2")
+    assert story.plan(select.of_ids(story.history, [action])).items[0].do is Do.ALREADY
+    # A content change is taken back although the time moved since.
+    story.world[a("f")] = Version("same", "t1")
+    touch(story, "t3", "agent's")
+    story.world[a("f")] = Version("agent's", "t4")
+    (item,) = story.plan(select.last_action(story.history)).items
+    assert item.do is Do.RESTORE and item.goal.alike(Version("same", "t1"))
+
+
+def test_an_edit_and_its_reversal_leave_only_the_time_to_restore() -> None:
+    story = Story()
+    story.world[a("f")] = Version("A", "t0")
+    actions = [touch(story, "t1", "B"), touch(story, "t2", "A")]
+    (item,) = story.plan(select.of_ids(story.history, actions)).items
+    assert item.do is Do.RESTORE and item.goal.alike(Version("A", "t0"))
+
+
+@pytest.mark.parametrize(
+    "items, verdict",
+    [
+        ([], Verdict.NOTHING),
+        ([Item(a("f"), Did.RESTORED, verified=True)], Verdict.CLEAN),
+        ([Item(a("f"), Did.KEPT, verified=True)], Verdict.CLEAN),
+        ([Item(a("f"), Did.RESTORED)], Verdict.PARTIAL),
+        ([Item(a("f"), Did.FAILED, verified=True)], Verdict.PARTIAL),
+    ],
+)
+def test_verdicts(items: list[Item], verdict: Verdict) -> None:
+    assert judge(items) is verdict
+
+
+# Any interleaving of two agents and a human
+
+names = st.sampled_from(["f", "g", "h"])
+versions = st.sampled_from(["", "1", "2", "3"])
+moves = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["one", "two"]), st.dictionaries(names, versions, min_size=1)),
+        st.tuples(st.sampled_from(["human", "unseen"]), st.tuples(names, versions)),
+    ),
+    max_size=14,
+)
+
+
+def play(moves: list[tuple[str, Any]]) -> tuple[Story, dict[str, str]]:
+    story = Story()
+    runs = {"one": story.run(), "two": story.run()}
+    for who, what in moves:
+        if who in runs:
+            story.act(what, runs[who])
+        else:
+            story.edit(*what, seen=who == "human")
+    return story, runs
+
+
+@given(moves, st.sampled_from([OnConflict.STOP, KEEP, OVERWRITE]))
+@settings(max_examples=400, deadline=None)
+def test_taking_back_one_run_touches_only_its_own_versions(
+    moves: list[tuple[str, Any]], choice: OnConflict
+) -> None:
+    story, runs = play(moves)
+    before = dict(story.world)
+    chosen = select.of_ids(story.history, [runs["one"]])
+    plan = story.plan(chosen, choice)
+    changes = [entry.change for entry in chosen.entries]
+    written = {(c.target, c.after.id) for c in changes}
+    started = {(c.target, c.before.id) for c in changes}
+    if plan.conflicts:
+        assert choice is OnConflict.STOP
+        return
+    story.carry_out(plan, UNDO)
+    for target, now in story.world.items():
+        was = before.get(target, ABSENT)
+        if was == now:
+            continue
+        # Only a target of that run moves, and only to a version that the run had found there.
+        assert (target, now.id) in started
+        if choice is not OVERWRITE:
+            # Nothing is overwritten but what the run itself had written.
+            assert (target, was.id) in written
+    if choice is OVERWRITE:
+        for target in {c.target for c in changes}:
+            segments = compose([entry for entry in chosen.entries if entry.target == target], chosen.actions)
+            lasting = [segment for segment in segments if not segment.only_stamp]
+            assert not lasting or story.world[target] == lasting[0].before
+
+
+@given(moves, st.sampled_from([OnConflict.STOP, KEEP, OVERWRITE]))
+@settings(max_examples=400, deadline=None)
+def test_redo_after_undo_is_the_identity(moves: list[tuple[str, Any]], choice: OnConflict) -> None:
+    story, runs = play(moves)
+    before = dict(story.world)
+    chosen = select.of_ids(story.history, [runs["one"]])
+    plan = story.plan(chosen, choice)
+    if plan.conflicts or not plan.items:
+        return
+    undo = story.carry_out(plan, UNDO)
+    assert not select.of_ids(story.history, [runs["one"]])
+    redo = select.last_rollback(story.history)
+    assert redo.actions == (undo,)
+    again = story.plan(redo)
+    assert not again.conflicts
+    story.carry_out(again, REDO)
+    assert dict(story.world) == before
+    assert select.of_ids(story.history, [runs["one"]]) == chosen
+
+
+@given(moves)
+@settings(max_examples=200, deadline=None)
+def test_a_run_alone_in_the_world_is_taken_back_exactly(moves: list[tuple[str, Any]]) -> None:
+    story, runs = play([("one", what) for who, what in moves if who in ("one", "two")])
+    story.carry_out(story.plan(select.of_ids(story.history, [runs["one"]])), UNDO)
+    assert not any(story.world.values())
+
+
+@given(moves, st.lists(st.integers(0, 2), max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_a_plan_cut_short_can_be_made_again(moves: list[tuple[str, Any]], done: list[int]) -> None:
+    story, runs = play(moves)
+    chosen = select.of_ids(story.history, [runs["one"]])
+    plan = story.plan(chosen)
+    if plan.conflicts:
+        return
+    whole = {**story.world, **{c.target: c.after for c in plan.swaps}}
+    for index in done:
+        if index < len(plan.swaps):
+            story.world[plan.swaps[index].target] = plan.swaps[index].after
+    for change in plan.swaps:
+        assert story.world[change.target] in (change.before, change.after)
+        story.world[change.target] = change.after
+    assert story.world == whole

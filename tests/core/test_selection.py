@@ -1,0 +1,69 @@
+"""What a person can name, and what they hear when it makes no sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from takeback.core import events as e
+from takeback.core import ids
+from takeback.core import selection as select
+from takeback.errors import UsageError
+from tests.core.story import Story
+
+
+def test_a_step_names_its_actions() -> None:
+    story = Story()
+    run = story.run()
+    step = story.tell(e.StepBegan("edit"), run).id
+    inside = story.act({"f": "1"}, run, step=step)
+    story.act({"g": "1"}, run)
+    assert select.of_ids(story.history, [step]).actions == (inside,)
+
+
+def test_after_a_checkpoint() -> None:
+    story = Story()
+    story.act({"f": "1"})
+    checkpoint = story.tell(e.CheckpointTaken("here")).id
+    later = story.act({"f": "2"})
+    assert select.after(story.history, checkpoint).actions == (later,)
+    with pytest.raises(UsageError, match="no checkpoint c99"):
+        select.after(story.history, "c99")
+
+
+def test_what_happened_outside_is_not_taken_back() -> None:
+    story = Story()
+    story.edit("f", "1", seen=True)
+    drift = next(iter(story.history.actions))
+    with pytest.raises(UsageError, match="outside any recorded action"):
+        select.of_ids(story.history, [drift])
+
+
+@pytest.mark.parametrize(
+    "id, message", [("a99", "no action a99"), ("r99", "no run r99"), ("s99", "no step s99")]
+)
+def test_unknown_ids(id: str, message: str) -> None:
+    story = Story()
+    story.run()
+    with pytest.raises(UsageError, match=message):
+        select.of_ids(story.history, [id])
+
+
+def test_a_checkpoint_is_not_an_action() -> None:
+    story = Story()
+    checkpoint = story.tell(e.CheckpointTaken()).id
+    with pytest.raises(UsageError, match=f"undo --to {checkpoint}"):
+        select.of_ids(story.history, [checkpoint])
+    with pytest.raises(UsageError, match="no checkpoint c99"):
+        select.of_ids(story.history, ["c99"])
+
+
+@pytest.mark.parametrize("text", ["", "a", "a0", "7", "x7", "a-1", "a7 ", "A7"])
+def test_what_is_no_id(text: str) -> None:
+    assert not ids.is_id(text)
+    with pytest.raises(UsageError, match="is not an id"):
+        ids.parse(text)
+
+
+def test_ids_lead_to_their_event() -> None:
+    assert ids.parse(ids.make(ids.ACTION, 7)) == ("a", 7)
+    assert ids.seq_of("r12") == 12 and ids.is_id("c3")
