@@ -14,6 +14,7 @@ import msgspec
 from takeback.core.change import Change, Target, Version
 from takeback.core.events import Did, Event, Mark
 from takeback.core.record import Record
+from takeback.core.rollback import Do
 
 
 class Clock(Protocol):
@@ -80,19 +81,38 @@ class Journal(Protocol):
 
 
 class BlobStore(Protocol):
-    """Content by its digest. Bytes that were put and synced come back unchanged, or not at all."""
+    """Bytes by their name, which is their digest. What was put and synced comes back unchanged, or not at all."""
 
-    def put(self, data: bytes) -> str:
-        """Keep these bytes and return their digest. Harmless if we die now: nothing refers to it yet."""
+    def put(self, data: bytes) -> bytes:
+        """Keep these bytes and return their name. Harmless if we die now: nothing refers to it yet."""
 
-    def get(self, digest: str) -> bytes:
-        """The bytes of this digest, checked. Raises CorruptionError if they are damaged or gone."""
+    def get(self, name: bytes) -> bytes:
+        """The bytes of this name, checked. Raises CorruptionError if they are damaged or gone."""
 
-    def has(self, digest: str) -> bool:
+    def has(self, name: bytes) -> bool:
         """Whether `get` would find it."""
 
     def sync(self) -> None:
         """Everything put so far survives a power cut when this returns."""
+
+
+class Contents(Protocol):
+    """What is in files, large or sparse, by name."""
+
+    def put(self, fd: int, size: int) -> bytes:
+        """Keep the first `size` bytes of an open file and return the name of this content."""
+
+    def put_bytes(self, data: bytes) -> bytes:
+        """Keep these bytes as a file's content would be kept."""
+
+    def write(self, name: bytes, size: int, fd: int, *, sparse: bool) -> None:
+        """Write this content into an empty open file, with holes where there is nothing if `sparse`."""
+
+    def read(self, name: bytes, size: int) -> bytes:
+        """This content as a whole."""
+
+    def blobs(self, name: bytes, size: int) -> Iterator[bytes]:
+        """The names of all blobs that this content is made of."""
 
 
 class Traits(msgspec.Struct, frozen=True):
@@ -141,9 +161,18 @@ class Resource(Protocol):
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         """The present version of each target, read from the world and not from memory."""
 
-    def swap(self, swaps: Sequence[Swap]) -> Sequence[Swapped]:
+    def changed_at(self, target: Target) -> int:
+        """When the target last changed, in nanoseconds, as the system says; 0 where nobody knows."""
+
+    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
+        """Apply to `mine` what leads from `base` to `goal`; or say why that cannot be done. Writes nothing."""
+
+    def foresee(self, swaps: Sequence[Swap]) -> Mapping[Target, tuple[Do, str]]:
+        """Which of these swaps could not be carried out, or need not be, and why. Writes nothing."""
+
+    def swap(self, swaps: Sequence[Swap], rollback: str) -> Sequence[Swapped]:
         """Carry out each swap as a compare-and-swap, and verify it against the world.
 
-        One that fails does not stop the others. May be called again after a crash, with the same swaps: what
-        is already at its goal counts as done.
+        One that fails does not stop the others. May be called again after a crash, with the same swaps and the
+        same rollback id: what is already at its goal counts as done.
         """

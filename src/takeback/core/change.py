@@ -43,6 +43,10 @@ class Version(msgspec.Struct, frozen=True, eq=False, omit_defaults=True, forbid_
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and other.id == self.id
 
+    def __ne__(self, other: object) -> bool:
+        # A Struct has its own idea of this one, which does not follow from __eq__.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self.id)
 

@@ -139,6 +139,15 @@ class ActionBegan(_Base, frozen=True, tag="action-began"):
     process: Process | None = None
 
 
+class ActionDetached(_Base, frozen=True, tag="action-detached"):
+    """The command of the action has ended, but processes that it started live on."""
+
+    action: str
+    changes: tuple[Change, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    exit_code: int | None = None
+
+
 class ActionEnded(_Base, frozen=True, tag="action-ended"):
     action: str
     outcome: Outcome
@@ -217,6 +226,7 @@ Event = (
     | StepBegan
     | StepEnded
     | ActionBegan
+    | ActionDetached
     | ActionEnded
     | ActionSettled
     | CheckpointTaken

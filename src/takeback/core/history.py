@@ -157,8 +157,9 @@ class History:
             if item.did in SETTLING and not self.taken_back(rollback, item.target)
         ]
 
-    def open_actions(self) -> list[Action]:
-        return [action for action in self.actions.values() if action.life is Life.OPEN]
+    def open_actions(self, life: Life = Life.OPEN) -> list[Action]:
+        """Actions without a recorded end; or those whose processes outlived their command."""
+        return [action for action in self.actions.values() if action.life is life]
 
     # One method for each event
 
@@ -202,18 +203,20 @@ class History:
             action.life = Life.DONE
             self._finish(record, action, event.changes)
 
-    def _action_ended(self, record: Record, event: e.ActionEnded | e.ActionSettled) -> None:
+    def _action_ended(
+        self, record: Record, event: e.ActionDetached | e.ActionEnded | e.ActionSettled
+    ) -> None:
         action = self.actions.get(event.action)
         if action is None or not action.is_tool:
             return self._breach(record, f"there is no action {event.action}")
         if self._move(record, lifecycle.ACTION, action, f"action {action.id}"):
-            action.exit_code = getattr(event, "exit_code", None)
-            action.why = event.why
+            action.exit_code = getattr(event, "exit_code", action.exit_code)
+            action.why = getattr(event, "why", "")
             self._finish(record, action, event.changes)
 
     def _changes_seen(self, record: Record, event: e.ChangesSeen) -> None:
         action = self.actions.get(event.action)
-        if action is None or action.life is not Life.OPEN:
+        if action is None or action.life not in (Life.OPEN, Life.BACKGROUND):
             return self._breach(record, f"action {event.action} is not open")
         self._add(record, action, event.changes)
 
@@ -277,6 +280,7 @@ _APPLY: dict[type, Callable[[History, Record, Any], None]] = {
     e.ActionBegan: History._action_began,
     e.DriftSeen: History._action_began,
     e.RollbackBegan: History._action_began,
+    e.ActionDetached: History._action_ended,
     e.ActionEnded: History._action_ended,
     e.ActionSettled: History._action_ended,
     e.RollbackEnded: History._rollback_ended,

@@ -10,6 +10,7 @@ from takeback.core import events as e
 class Life(StrEnum):
     NEW = "new"
     OPEN = "open"
+    BACKGROUND = "background"
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -32,7 +33,8 @@ STEP: Table = {
 }
 ACTION: Table = {
     Life.NEW: {e.ActionBegan: Life.OPEN},
-    Life.OPEN: {e.ActionEnded: None, e.ActionSettled: Life.SETTLED},
+    Life.OPEN: {e.ActionDetached: Life.BACKGROUND, e.ActionEnded: None, e.ActionSettled: Life.SETTLED},
+    Life.BACKGROUND: {e.ActionEnded: None, e.ActionSettled: Life.SETTLED},
 }
 ROLLBACK: Table = {
     Life.NEW: {e.RollbackBegan: Life.OPEN},

@@ -1,0 +1,131 @@
+"""The `takeback` command: its options, its errors, its exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from takeback import config
+from takeback._version import __version__
+from takeback.cli.session import Session, TakebackCommand
+from takeback.errors import TakebackError
+
+COMMANDS = {
+    "init": "Begin to protect a folder, with a first checkpoint",
+    "run": "Run any command as one action that can be taken back",
+    "undo": "Take back what an agent did, and keep what you did meanwhile",
+    "redo": "Bring back what the last undo or restore took back",
+    "save": "Take a checkpoint; the first word printed is its id",
+    "restore": "Make the workspace equal to a checkpoint, whoever changed it",
+    "status": "Show how things stand",
+    "log": "List what happened, latest first",
+    "show": "Show one run, action or checkpoint",
+    "diff": "Show what changed",
+    "verify": "Check that nothing recorded was lost or altered",
+    "gc": "Let go of content that the limits in takeback.toml do not keep",
+    "du": "Show how much disk the recorded history takes",
+    "completion": "Print the completion script of a shell",
+}
+"""Each command and its help line, known without importing it: the command line starts faster."""
+
+EXIT_CODES = """\b
+Exit codes:
+  0  done and verified, or nothing to do
+  2  wrong use
+  3  conflict or refused; nothing was changed
+  4  something outside failed
+  5  stored data is corrupt
+  6  incomplete or unverified; the report says what remains"""
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: TakebackCommand = import_module(f"takeback.cli.commands.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-C", "directory", metavar="DIR", default=None, help="Work in this folder instead of the current one"
+)
+@click.version_option(__version__, message="takeback %(version)s", help="Show the version and exit")
+@click.pass_context
+def app(ctx: click.Context, directory: str | None) -> None:
+    """Take back what an AI agent did: files, git, databases, messages
+
+    Begin with `takeback run -- COMMAND` and, if it went wrong, `takeback undo`.
+    """
+    ctx.obj = Session(directory=directory or ".")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
+    try:
+        code = app.main(words, prog_name="takeback", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.UsageError as error:
+        context = f"`{error.ctx.command_path} --help` shows the usage" if error.ctx else ""
+        code = _fail("usage", error.format_message(), context, 2, as_json)
+    except TakebackError as error:
+        code = _fail(error.code, error.message, error.hint, error.exit_code, as_json)
+    except BrokenPipeError:
+        # The reader went away (`takeback log | head`). Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except (KeyboardInterrupt, click.Abort):
+        code = _fail("interrupted", "Interrupted; the next command finds out what was done", "", 130, as_json)
+    except Exception as error:
+        code = _fail_unexpectedly(error, as_json)
+    sys.exit(code)
+
+
+def _fail(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> int:
+    if as_json:
+        import msgspec
+
+        body: dict[str, Any] = {"error": {"code": code, "message": message, "hint": hint}}
+        click.echo(msgspec.json.encode(body).decode())
+    else:
+        click.echo(f"takeback: {message}", err=True)
+        if hint:
+            click.echo(f"  {hint}", err=True)
+    return exit_code
+
+
+def _fail_unexpectedly(error: Exception, as_json: bool) -> int:
+    """A mistake of ours: the user gets one sentence, the traceback goes where a report can quote it."""
+    if config.debugging():
+        raise error
+    trace = "".join(traceback.format_exception(error))
+    folder = config.state_home()
+    where = "set TAKEBACK_DEBUG=1 to see the traceback"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(folder / "errors.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(fd, "a") as log:
+            log.write(trace + "\n")
+        where = f"the traceback is in {folder / 'errors.log'}; please report it"
+    except OSError:
+        # Nowhere to write: the hint then says how to see it.
+        pass
+    return _fail("bug", f"this is a mistake in Takeback: {error!r}", where, 4, as_json)

@@ -1,0 +1,48 @@
+"""`takeback diff`."""
+
+from __future__ import annotations
+
+import click
+
+from takeback.cli.session import Session, TakebackCommand, paint
+from takeback.core import ids
+from takeback.engine.diff import Diff, verb
+
+
+@click.command("diff", cls=TakebackCommand)
+@click.argument("words", nargs=-1, metavar="[FROM [TO]] [PATH]...")
+@click.option("--stat", is_flag=True, help="One line for each path, with lines added and removed")
+@click.pass_obj
+def command(session: Session, words: tuple[str, ...], stat: bool) -> None:
+    """Show what changed
+
+    FROM and TO are checkpoints; without TO the present is meant. One action's id alone shows what it changed. Without
+    anything: what has changed since the last action began.
+    """
+    moments: list[str] = []
+    while len(moments) < 2 and len(moments) < len(words) and ids.is_id(words[len(moments)]):
+        moments.append(words[len(moments)])
+    start, end = [*moments, "", ""][:2]
+    with session.workspace() as workspace:
+        diff = workspace.diff(start, end, words[len(moments) :])
+        if session.json:
+            return session.data({"changes": diff.data()})
+        lines = _stat(diff) if stat else _painted(diff)
+        for line in lines:
+            session.line(line)
+        if not diff:
+            session.line("Nothing changed.")
+
+
+def _stat(diff: Diff) -> list[str]:
+    lines = []
+    for change in diff:
+        counts = diff.stat(change)
+        amount = "binary" if counts is None else f"+{counts[0]} -{counts[1]}"
+        lines.append(f" {verb(change):8} {amount:>12}  {change.target}")
+    return lines
+
+
+def _painted(diff: Diff) -> list[str]:
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    return [paint(line, fg=colours.get(line[:1])) for line in str(diff).splitlines()]

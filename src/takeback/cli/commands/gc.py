@@ -1,0 +1,26 @@
+"""`takeback gc`."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from takeback.cli.session import Session, TakebackCommand, plural
+
+
+@click.command("gc", cls=TakebackCommand)
+@click.pass_obj
+def command(session: Session) -> None:
+    """Let go of content that the limits in takeback.toml do not keep
+
+    The journal is never cut. What can no longer be taken back afterwards is named by `undo --preview`.
+    """
+    with session.workspace() as workspace:
+        pruned = workspace.gc()
+    if session.json:
+        return session.data(msgspec.to_builtins(pruned))
+    freed = (pruned.bytes_before - pruned.bytes_after) / 1e6
+    session.line(
+        f"Freed {freed:,.1f} MB; {pruned.bytes_after / 1e6:,.1f} MB remain. Kept "
+        f"{plural(pruned.marks_kept, 'state')} of the files, let go of {pruned.marks_pruned:,}."
+    )

@@ -1,0 +1,33 @@
+"""`takeback init`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from takeback.cli.session import Session, TakebackCommand, plural
+
+
+@click.command("init", cls=TakebackCommand)
+@click.option("--allow-home", is_flag=True, help="Protect even a home folder or one above it")
+@click.pass_obj
+def command(session: Session, allow_home: bool) -> None:
+    """Begin to protect a folder, with a first checkpoint
+
+    Nothing is written into the folder itself.
+    """
+    began = time.monotonic()
+    with session.protect(allow_home=allow_home) as workspace:
+        checkpoint = workspace.save("takeback init")
+        files, size = workspace.files.counted()
+    seconds = time.monotonic() - began
+    if session.json:
+        root = str(workspace.root)
+        return session.data({"root": root, "checkpoint": checkpoint.id, "files": files, "bytes": size})
+    session.line(
+        f"Protecting {workspace.root} ({plural(files, 'file')}, {size / 1e6:,.1f} MB). "
+        f"First checkpoint {checkpoint.id} in {seconds:.1f} s; later ones cost only what changed."
+    )
+    session.line("  let an agent work   takeback run -- COMMAND")
+    session.line("  take it back        takeback undo")

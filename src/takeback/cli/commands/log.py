@@ -1,0 +1,46 @@
+"""`takeback log`."""
+
+from __future__ import annotations
+
+import click
+
+from takeback.cli.session import Session, TakebackCommand, ago
+from takeback.cli.views import action_data, checkpoint_data, counted, table, what, who
+from takeback.core import ids
+from takeback.core.history import Action, Checkpoint, History
+
+
+@click.command("log", cls=TakebackCommand)
+@click.option("-n", "--limit", default=20, show_default=True, help="How many entries, 0 for all")
+@click.pass_obj
+def command(session: Session, limit: int) -> None:
+    """List what happened, latest first"""
+    with session.workspace() as workspace:
+        history = workspace.history
+    entries: list[Action | Checkpoint] = [*history.actions.values(), *history.checkpoints.values()]
+    entries.sort(key=lambda entry: ids.seq_of(entry.id), reverse=True)
+    shown = entries[:limit] if limit else entries
+    if session.json:
+        return session.data(
+            {
+                "entries": [
+                    action_data(history, entry) if isinstance(entry, Action) else checkpoint_data(entry)
+                    for entry in shown
+                ],
+                "total": len(entries),
+            }
+        )
+    if not entries:
+        return session.line("Nothing has happened yet.")
+    head = ("id", "when", "who", "what", "changed")
+    for line in table([head, *(_row(history, entry) for entry in shown)]):
+        session.line(line)
+    if len(shown) < len(entries):
+        session.line(f" … {len(entries) - len(shown):,} older; `takeback log -n 0` shows all")
+
+
+def _row(history: History, entry: Action | Checkpoint) -> tuple[str, ...]:
+    if isinstance(entry, Checkpoint):
+        name = f'checkpoint "{entry.taken.message}"' if entry.taken.message else "checkpoint"
+        return entry.id, ago(entry.at_us), entry.taken.actor or "you", name, ""
+    return entry.id, ago(entry.began_us), who(entry), what(history, entry), counted(entry.changes)

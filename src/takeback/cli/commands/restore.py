@@ -1,0 +1,33 @@
+"""`takeback restore`."""
+
+from __future__ import annotations
+
+import click
+
+from takeback.cli.choices import PREVIEW
+from takeback.cli.reports import print_report, print_stopped
+from takeback.cli.session import Session, TakebackCommand
+from takeback.errors import ConflictError
+
+
+@click.command("restore", cls=TakebackCommand)
+@click.argument("checkpoint")
+@click.option("--path", "paths", metavar="P", multiple=True, help="Only this file or folder; may be repeated")
+@PREVIEW
+@click.pass_obj
+@click.pass_context
+def command(
+    ctx: click.Context, session: Session, checkpoint: str, paths: tuple[str, ...], preview: bool
+) -> None:
+    """Make the workspace equal to a checkpoint, whoever changed it
+
+    Your own edits since then go too. The present is saved first: `takeback redo` brings it back.
+    """
+    with session.workspace() as workspace:
+        try:
+            report = workspace.restore(checkpoint, paths=paths, preview=preview)
+        except ConflictError as error:
+            code = print_stopped(session, error, workspace.history)
+        else:
+            code = print_report(session, workspace.history, report)
+    ctx.exit(code)

@@ -1,0 +1,91 @@
+"""`takeback run`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+import click
+
+from takeback.cli.outcome import summary_data, summary_lines
+from takeback.cli.reports import print_report
+from takeback.cli.session import Session, TakebackCommand
+from takeback.core.events import Outcome
+from takeback.engine import recovery
+from takeback.engine.spawn import run_child
+from takeback.errors import ConflictError, TakebackError
+from takeback.workspace import Workspace
+
+FAILED_BEFORE_START = 125
+
+
+class RunCommand(TakebackCommand):
+    """Everything after the first word of the command belongs to the command."""
+
+    allow_interspersed_args = False
+
+
+@click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
+@click.option("--name", default=None, metavar="N", help="How the log calls it; by default the command itself")
+@click.option("--undo-on-failure", is_flag=True, help="Take everything back if the command fails")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.pass_obj
+@click.pass_context
+def command(
+    ctx: click.Context, session: Session, name: str | None, undo_on_failure: bool, words: tuple[str, ...]
+) -> None:
+    """Run any command as one action that can be taken back
+
+    Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it.
+    """
+    try:
+        workspace = session.protect()
+        workspace.recover()
+        called = name or shlex.join(os.path.basename(w) if i == 0 else w for i, w in enumerate(words))[:200]
+        id = workspace.tracker.begin(
+            called,
+            actor=os.path.basename(words[0]),
+            parent=workspace.parent_action(),
+            command=words,
+        )
+    except TakebackError as error:
+        error.exit_code = FAILED_BEFORE_START  # type: ignore[misc]
+        raise
+    with workspace:
+        ctx.exit(_supervise(session, workspace, id, called, words, undo_on_failure))
+
+
+def _supervise(
+    session: Session, workspace: Workspace, id: str, called: str, words: tuple[str, ...], undo: bool
+) -> int:
+    tracker = workspace.tracker
+    child = run_child(
+        words,
+        token=tracker.token(id),
+        folder=session.directory,
+        show_life=lambda: recovery.show_life(tracker, id),
+    )
+    outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
+    action = tracker.end(id, outcome, exit_code=child.code, why=child.why)
+    recovery.end_life(tracker, id)
+    failed = child.code != 0
+    if session.json:
+        click.echo(summary_data(workspace, action, child), err=True)
+    elif not child.started:
+        click.echo(f"takeback: {child.why}", err=True)
+    else:
+        for line in summary_lines(workspace, action, child, called, undoing=failed and undo):
+            click.echo(line, err=True)
+    if failed and undo and action.changes:
+        _take_back(session, workspace, id)
+    return child.code
+
+
+def _take_back(session: Session, workspace: Workspace, id: str) -> None:
+    try:
+        report = workspace.undo(id)
+    except ConflictError as error:
+        click.echo(f"takeback: {error}", err=True)
+        return
+    quiet = Session(session.directory, json=False, to_stderr=True)
+    print_report(quiet, workspace.history, report)

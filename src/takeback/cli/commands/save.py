@@ -1,0 +1,30 @@
+"""`takeback save`."""
+
+from __future__ import annotations
+
+import click
+
+from takeback.cli.session import Session, TakebackCommand, iso
+
+
+@click.command("save", cls=TakebackCommand)
+@click.argument("message", default="")
+@click.pass_obj
+def command(session: Session, message: str) -> None:
+    """Take a checkpoint; the first word printed is its id"""
+    with session.protect() as workspace:
+        checkpoint = workspace.save(message)
+    marks = checkpoint.taken.marks
+    if session.json:
+        return session.data(
+            {
+                "checkpoint": checkpoint.id,
+                "at": iso(checkpoint.at_us),
+                "evidence": {mark.resource: mark.evidence for mark in marks},
+                "not_covered": [text for mark in marks for text in mark.stated],
+            }
+        )
+    session.line(f"{checkpoint.id} saved" + (f": {message}" if message else ""))
+    for mark in marks:
+        for text in mark.stated[:5]:
+            session.line(f"  not covered: {text}")

@@ -1,0 +1,62 @@
+"""`takeback status`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from takeback.cli.session import Session, TakebackCommand, ago, iso, plural
+from takeback.cli.views import run_data, what
+from takeback.core.history import History, Run
+from takeback.core.lifecycle import Life
+from takeback.workspace import find_workspace
+
+
+@click.command("status", cls=TakebackCommand)
+@click.pass_obj
+def command(session: Session) -> None:
+    """Show how things stand"""
+    workspace = find_workspace(session.directory)
+    if workspace is None:
+        root = os.path.realpath(session.directory)
+        if session.json:
+            return session.data({"protected": False, "root": root})
+        session.line(f"{root} is not protected yet.")
+        return session.line("  begin   takeback init   or   takeback run -- COMMAND")
+    with workspace:
+        history = workspace.history
+    if session.json:
+        return session.data({"protected": True, "root": str(workspace.root), **_data(history)})
+    for line in _lines(str(workspace.root), history):
+        session.line(line)
+
+
+def _data(history: History) -> dict[str, object]:
+    checkpoint = next(reversed(history.checkpoints.values()), None)
+    return {
+        "events": history.seq,
+        "actions": len(history.actions),
+        "checkpoint": {"id": checkpoint.id, "at": iso(checkpoint.at_us)} if checkpoint else None,
+        "open_actions": [action.id for action in history.open_actions()],
+        "runs": [run_data(run) for run in _unfinished(history)],
+    }
+
+
+def _lines(root: str, history: History) -> list[str]:
+    lines = [f"{root} is protected: {plural(len(history.actions), 'action')} recorded."]
+    if checkpoint := next(reversed(history.checkpoints.values()), None):
+        message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
+        lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")
+    for run in _unfinished(history):
+        verb = "was interrupted" if run.life is Life.INTERRUPTED else "is open"
+        lines.append(f"Run {run.id} {verb} {ago(run.ended_us or run.began_us)}: {run.began.name}")
+    for action in history.open_actions():
+        lines.append(
+            f"Action {action.id} has no recorded end: {what(history, action)}, {ago(action.began_us)}"
+        )
+    return lines
+
+
+def _unfinished(history: History) -> list[Run]:
+    return [run for run in history.runs.values() if run.life in (Life.OPEN, Life.INTERRUPTED)]

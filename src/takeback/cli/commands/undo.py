@@ -1,0 +1,42 @@
+"""`takeback undo`."""
+
+from __future__ import annotations
+
+import click
+
+from takeback.cli.choices import ON_CONFLICT, PREVIEW
+from takeback.cli.reports import print_report, print_stopped
+from takeback.cli.session import Session, TakebackCommand
+from takeback.errors import ConflictError
+
+
+@click.command("undo", cls=TakebackCommand)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--to", metavar="CHECKPOINT", default=None, help="Take back everything after this checkpoint")
+@click.option("--path", "paths", metavar="P", multiple=True, help="Only this file or folder; may be repeated")
+@PREVIEW
+@ON_CONFLICT
+@click.pass_obj
+@click.pass_context
+def command(
+    ctx: click.Context,
+    session: Session,
+    ids: tuple[str, ...],
+    to: str | None,
+    paths: tuple[str, ...],
+    preview: bool,
+    on_conflict: str,
+) -> None:
+    """Take back what an agent did, and keep what you did meanwhile
+
+    Without an ID it takes back the most recent action that changed something; called again, the one before it. An ID
+    is an action, a step or a run from `takeback log`.
+    """
+    with session.workspace() as workspace:
+        try:
+            report = workspace.undo(*ids, to=to, paths=paths, preview=preview, on_conflict=on_conflict)
+        except ConflictError as error:
+            code = print_stopped(session, error, workspace.history)
+        else:
+            code = print_report(session, workspace.history, report)
+    ctx.exit(code)

@@ -1,0 +1,59 @@
+"""What `takeback run` says when the command has ended."""
+
+from __future__ import annotations
+
+import msgspec
+
+from takeback.cli.session import iso
+from takeback.core.change import Change
+from takeback.core.history import Action
+from takeback.engine.diff import verb
+from takeback.engine.spawn import Child
+from takeback.workspace import Workspace
+
+
+def summary_lines(
+    workspace: Workspace, action: Action, child: Child, called: str, *, undoing: bool
+) -> list[str]:
+    """One line on what changed, and how to take it back. Nothing where there is nothing to say."""
+    seconds = (action.ended_us - action.began_us) / 1e6
+    ending = child.why or (f"failed with exit code {child.code}" if child.code else "done")
+    lines = []
+    if action.changes:
+        lines.append(f"{called} {ending} after {seconds:.1f} s. It {_counted(action.changes)}.")
+        if not undoing:
+            lines.append(f"  take it all back   takeback undo {action.id}")
+            lines.append(f"  look first         takeback diff {action.id}")
+    elif child.code:
+        lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
+    if living := workspace.tracker.living(action.id):
+        numbers = ", ".join(map(str, living))
+        lines.append(f"  still running: process {numbers}; what it changes from now on is marked as in doubt")
+    return lines
+
+
+def summary_data(workspace: Workspace, action: Action, child: Child) -> str:
+    body = {
+        "action": action.id,
+        "run": action.stream,
+        "exit_code": child.code,
+        "why": child.why,
+        "at": iso(action.began_us),
+        "changes": len({change.target for change in action.changes}),
+        "background": workspace.tracker.living(action.id),
+    }
+    return msgspec.json.encode(body).decode()
+
+
+def _counted(changes: tuple[Change, ...]) -> str:
+    """`changed 6 files, deleted 2, created 1`. Folders count only where nothing else does."""
+    files = [c for c in changes if not c.after.id.startswith("d:") and not c.before.id.startswith("d:")]
+    counts: dict[str, int] = {}
+    for change in files or changes:
+        counts[verb(change)] = counts.get(verb(change), 0) + 1
+    words = [
+        f"{did} {counts[did]:,}" for did in ("changed", "deleted", "created", "touched") if did in counts
+    ]
+    noun = "file" if files and counts[words[0].split()[0]] == 1 else "files" if files else "folders"
+    first, *rest = words
+    return ", ".join([f"{first} {noun}", *rest])

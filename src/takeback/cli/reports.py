@@ -1,0 +1,110 @@
+"""How a rollback's report looks on a terminal."""
+
+from __future__ import annotations
+
+import click
+
+from takeback.cli.session import Session, ago, paint, plural
+from takeback.core.history import History
+from takeback.core.rollback import Verdict
+from takeback.engine.report import RollbackReport
+from takeback.errors import ConflictError, RollbackIncomplete
+
+NAMES_SHOWN = 8
+_TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
+_WOULD = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
+_TOLD = {"already": "as before"}
+
+
+def print_report(session: Session, history: History, report: RollbackReport) -> int:
+    """Print a report and return the exit code that goes with it."""
+    if session.json:
+        session.data(report.data())
+        return _code(report)
+    if report.finished_earlier:
+        session.line(
+            f"An earlier {report.kind} had been cut short. It is finished now; nothing else was done."
+        )
+    if report.verdict is Verdict.NOTHING and not report.items:
+        session.line("Nothing to take back." if report.kind != "redo" else "Nothing to bring back.")
+        return 0
+    titles = _WOULD if report.preview else _TITLES
+    session.line(f"{titles[report.kind]} {', '.join(_called(history, id) for id in report.of)}")
+    for did, lines in _groups(report):
+        for head, line in zip([did] + [""] * (len(lines) - 1), lines, strict=True):
+            session.line(f"  {paint(head.ljust(11), bold=True)}{line}")
+    _print_close(session, report)
+    return _code(report)
+
+
+def print_stopped(session: Session, error: ConflictError, history: History) -> int:
+    """Print why nothing was taken back, and what can be done about it."""
+    if error.report is None:
+        raise error
+    if session.json:
+        session.data(error.report.data())
+    else:
+        for line in [error.message, *_choices(error.report, history)]:
+            click.echo(line, err=True)
+    return error.exit_code
+
+
+def _choices(report: RollbackReport, history: History) -> list[str]:
+    lines = []
+    for item in report.items:
+        if item.did != "conflict":
+            continue
+        later = (
+            f" (later: {', '.join(_called(history, id) for id in item.blockers)})" if item.blockers else ""
+        )
+        lines.append(f"  conflict   {item.target}: {item.why}{later}")
+    ids = " ".join(report.of)
+    command = f"takeback {report.kind} {ids}" if report.kind == "undo" else f"takeback {report.kind}"
+    lines.append(f"  keep yours and take back the rest    {command} --on-conflict keep")
+    lines.append(f"  merge                                {command} --on-conflict merge")
+    lines.append(f"  put the old version over yours       {command} --on-conflict overwrite")
+    return lines
+
+
+def _called(history: History, id: str) -> str:
+    action = history.actions.get(id)
+    if action is None:
+        return id
+    return f"{action.name} ({id}, {ago(action.began_us)})"
+
+
+def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
+    groups = []
+    whys = {item.target: item.why for item in report.items}
+    for did, targets in report.grouped():
+        told = [t for t in targets if whys[t]] if did in ("kept", "conflict", "failed", "merged") else []
+        plain = [t for t in targets if t not in told]
+        lines = [f"{target}: {whys[target]}" for target in told]
+        if plain:
+            names = ", ".join(str(target) for target in plain[:NAMES_SHOWN])
+            more = f" and {len(plain) - NAMES_SHOWN:,} more" if len(plain) > NAMES_SHOWN else ""
+            lines.append(names + more)
+        groups.append((_TOLD.get(did, did), lines))
+    return groups
+
+
+def _print_close(session: Session, report: RollbackReport) -> None:
+    if report.preview:
+        conflicts = report.verdict is Verdict.CONFLICT
+        choose = " Choose with --on-conflict keep | merge | overwrite." if conflicts else ""
+        return session.line(f"Nothing was changed.{choose}")
+    total, verified = len(report.items), sum(item.verified for item in report.items)
+    other = "takeback undo" if report.kind == "redo" else "takeback redo"
+    session.line(f"Verified {verified:,} of {total:,} against the disk.  Changed your mind?  {other}")
+    if report.verdict is Verdict.PARTIAL:
+        remaining = [item for item in report.items if not item.verified or item.did in ("failed", "conflict")]
+        noun = plural(len(remaining), "path is", "paths are")
+        click.echo(f"Incomplete: {noun} not as before.", err=True)
+        for item in remaining[:NAMES_SHOWN]:
+            click.echo(f"  {item.target}: {item.why or item.did}", err=True)
+
+
+def _code(report: RollbackReport) -> int:
+    if report.verdict is Verdict.PARTIAL:
+        return RollbackIncomplete.exit_code
+    return ConflictError.exit_code if report.verdict is Verdict.CONFLICT else 0

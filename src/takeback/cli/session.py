@@ -1,0 +1,99 @@
+"""What every command shares: where it works, and how it prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import click
+import msgspec
+
+from takeback import config
+from takeback.cli.progress import Progress
+from takeback.errors import UsageError
+from takeback.storage.registry import Registry
+from takeback.workspace import Workspace, find_root, find_workspace, open_workspace
+
+
+class Session(msgspec.Struct):
+    """One call of the command line."""
+
+    directory: str = "."
+    json: bool = False
+    to_stderr: bool = False
+
+    def workspace(self) -> Workspace:
+        """The protected workspace that is meant, or an error that says how to protect it."""
+        found = find_workspace(self.directory, progress=Progress())
+        if found is None:
+            raise UsageError(
+                f"{os.path.realpath(self.directory)} is not protected yet, so nothing is recorded",
+                hint="`takeback init` begins; so does `takeback run -- COMMAND`",
+            )
+        return found
+
+    def protect(self, *, allow_home: bool = False) -> Workspace:
+        """The workspace that is meant; one that is not protected yet is from now on."""
+        root = find_root(self.directory, Registry(config.state_home()))
+        return open_workspace(root, watching=False, progress=Progress(), allow_home=allow_home)
+
+    def data(self, value: Any) -> None:
+        """Print the one JSON object of this command."""
+        click.echo(msgspec.json.encode(value).decode())
+
+    def line(self, text: str = "") -> None:
+        click.echo(text, err=self.to_stderr)
+
+
+class TakebackCommand(click.Command):
+    """A command that knows -C and --json, as every command does."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += [
+            click.Option(
+                ["-C", "directory"], metavar="DIR", help="Work in this folder instead of the current one"
+            ),
+            click.Option(["--json", "json"], is_flag=True, help="Print one JSON object"),
+        ]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        session: Session = ctx.obj
+        directory = ctx.params.pop("directory")
+        session.directory = directory or session.directory
+        session.json = ctx.params.pop("json")
+        return super().invoke(ctx)
+
+
+def ago(at_us: int) -> str:
+    """A moment as a person says it."""
+    seconds = time.time() - at_us / 1e6
+    if seconds < 2:
+        return "just now"
+    for size, unit in ((60, "s"), (3600, "min"), (86400, "h")):
+        if seconds < size:
+            return f"{int(seconds / {'s': 1, 'min': 60, 'h': 3600}[unit])} {unit} ago"
+    days = int(seconds / 86400)
+    return f"{days} day{'s' if days > 1 else ''} ago"
+
+
+def iso(at_us: int) -> str:
+    """A moment for machines: ISO 8601, UTC."""
+    whole, rest = divmod(at_us, 1_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{rest:06d}Z"
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def colours() -> bool:
+    """Whether the output is a terminal that wants colour."""
+    return sys.stdout.isatty() and config.wants_colour()
+
+
+def paint(text: str, **style: Any) -> str:
+    """Colour on a terminal only; the meaning never depends on it."""
+    return click.style(text, **style) if colours() else text

@@ -1,0 +1,116 @@
+"""How history reads, for people and for machines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from takeback.cli.session import iso, plural
+from takeback.core.change import Change
+from takeback.core.events import ActionBegan, RollbackBegan
+from takeback.core.history import Action, Checkpoint, History, Run
+from takeback.core.lifecycle import Life
+from takeback.engine.diff import verb
+
+NOUNS = {"files": ("file", "files"), "git": ("ref", "refs"), "memory": ("value", "values")}
+
+
+def counted(changes: Iterable[Change]) -> str:
+    """`9 files, 1 ref`."""
+    targets = {change.target for change in changes}
+    counts = Counter(target.resource for target in targets)
+    return ", ".join(plural(n, *NOUNS.get(name, (name, name))) for name, n in sorted(counts.items()))
+
+
+def who(action: Action) -> str:
+    if action.kind == "outside":
+        return "(outside)"
+    return action.actor or ("you" if action.is_rollback else "agent")
+
+
+def what(history: History, action: Action) -> str:
+    """What an action was, with how it ended where that is worth a word."""
+    if action.kind == "outside":
+        names = sorted(str(change.target) for change in action.changes)
+        return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+    notes = []
+    if action.life is Life.OPEN:
+        notes.append("unfinished")
+    elif action.life in (Life.FAILED, Life.STOPPED):
+        notes.append(action.life.value)
+    if is_taken_back(history, action):
+        notes.append("redone" if action.is_rollback else "taken back")
+    return "  ".join([action.name, ", ".join(notes)]).strip()
+
+
+def is_taken_back(history: History, action: Action) -> bool:
+    """Whether all that it did has been taken back."""
+    return bool(action.changes) and not history.live(action.id)
+
+
+def action_data(history: History, action: Action) -> dict[str, Any]:
+    began = action.began
+    data: dict[str, Any] = {
+        "id": action.id,
+        "kind": action.kind,
+        "name": action.name,
+        "run": action.stream if action.stream in history.runs else None,
+        "actor": who(action),
+        "at": iso(action.began_us),
+        "ended": iso(action.ended_us) if action.ended_us else None,
+        "state": action.life.value,
+        "taken_back": is_taken_back(history, action),
+        "changes": len({change.target for change in action.changes}),
+    }
+    if isinstance(began, ActionBegan):
+        data |= {"effect": began.effect.value, "ref": began.ref, "exit_code": action.exit_code}
+    if isinstance(began, RollbackBegan):
+        data |= {"of": list(began.of)}
+    return data
+
+
+def checkpoint_data(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "id": checkpoint.id,
+        "kind": "checkpoint",
+        "name": checkpoint.taken.message,
+        "actor": checkpoint.taken.actor or "you",
+        "at": iso(checkpoint.at_us),
+        "marks": msgspec.to_builtins(checkpoint.taken.marks),
+    }
+
+
+def run_data(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "kind": "run",
+        "name": run.began.name,
+        "key": run.began.key,
+        "actor": run.began.actor,
+        "at": iso(run.began_us),
+        "ended": iso(run.ended_us) if run.ended_us else None,
+        "state": run.life.value,
+        "steps": [{"id": s.id, "name": s.name, "state": s.life.value} for s in run.steps.values()],
+        "actions": run.actions,
+    }
+
+
+def change_data(change: Change) -> dict[str, Any]:
+    return {
+        "resource": change.target.resource,
+        "target": str(change.target),
+        "did": verb(change),
+        "before": change.before.id,
+        "after": change.after.id,
+    }
+
+
+def table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Columns under their heads, as wide as they need."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        " " + "   ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

@@ -1,0 +1,281 @@
+"""Three-way merge of text, by lines.
+
+What leads from the base to each side is a list of hunks: base lines that were replaced by other lines. Hunks
+of the two sides that overlap or touch are one region, for nobody can say in which order they belong; this is
+git's rule. A region that both sides turned into the same lines is merged, any other region that both sides
+changed is an overlap. One overlap and there is no result: never half a merge, never markers.
+
+Lines end at a newline and keep it, so CRLF and a missing last newline are content like any other. Data with a
+NUL byte is no text; then only one side may have changed, or both in the same way.
+
+How hunks are found decides between an overlap and a merge only, never what a side's own lines are. The
+shortest script of edits is looked for first, which takes time by the number of edits. Where there are too
+many, lines that occur once on either side divide the text (patience diff), and what cannot be divided is one
+hunk: coarse, but right, and found in a time that no input can blow up.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+EDITS_MAX = 256
+"""For how many edits the shortest script is looked for. The time and space it may take is the square of
+this."""
+
+Lines = Sequence[bytes]
+Pair = tuple[int, int]
+
+
+class Overlap(msgspec.Struct, frozen=True):
+    """Lines that both sides changed, each as (first, last), counted from 1.
+
+    No lines at all, where a side has removed them or the other has inserted some, is (n + 1, n): after line
+    n.
+    """
+
+    base_lines: tuple[int, int]
+    our_lines: tuple[int, int]
+    their_lines: tuple[int, int]
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """The merged text; or None with the overlaps, or with none where it is not text."""
+
+    data: bytes | None
+    conflicts: tuple[Overlap, ...] = ()
+
+
+class Hunk(NamedTuple):
+    """Lines [start, end) of the base became lines [first, last) of the other."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+class Region(NamedTuple):
+    """Lines [start, end) of the base, which the hunks of one side or of both are about."""
+
+    start: int
+    end: int
+    ours: list[Hunk]
+    theirs: list[Hunk]
+
+
+def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged:
+    """Both what leads from `base` to `ours` and what leads from `base` to `theirs`."""
+    if ours == theirs or theirs == base:
+        return Merged(ours)
+    if ours == base:
+        return Merged(theirs)
+    if b"\0" in base or b"\0" in ours or b"\0" in theirs:
+        return Merged(None)
+    return _merge(_split(base), _split(ours), _split(theirs))
+
+
+def _merge(base: Lines, ours: Lines, theirs: Lines) -> Merged:
+    parts: list[bytes] = []
+    overlaps: list[Overlap] = []
+    at = 0
+    for region in _regions(hunks(base, ours), hunks(base, theirs)):
+        parts += base[at : region.start]
+        at = region.end
+        our_lines, their_lines = _span(region, region.ours), _span(region, region.theirs)
+        if not region.theirs:
+            parts += ours[slice(*our_lines)]
+        elif not region.ours or ours[slice(*our_lines)] == theirs[slice(*their_lines)]:
+            parts += theirs[slice(*their_lines)]
+        else:
+            spans = (region.start, region.end), our_lines, their_lines
+            overlaps.append(Overlap(*((start + 1, end) for start, end in spans)))
+    parts += base[at:]
+    return Merged(None, tuple(overlaps)) if overlaps else Merged(b"".join(parts))
+
+
+def _split(data: bytes) -> list[bytes]:
+    # Not splitlines(), which takes a lone carriage return for an end as well.
+    *whole, rest = data.split(b"\n")
+    return [line + b"\n" for line in whole] + ([rest] if rest else [])
+
+
+def _regions(ours: list[Hunk], theirs: list[Hunk]) -> list[Region]:
+    """Put hunks that overlap or touch together. Those of one side never do."""
+    regions: list[Region] = []
+    for hunk, is_ours in sorted([*((hunk, True) for hunk in ours), *((hunk, False) for hunk in theirs)]):
+        if regions and hunk.start <= regions[-1].end:
+            region = regions.pop()
+            regions.append(region._replace(end=max(region.end, hunk.end)))
+        else:
+            regions.append(Region(hunk.start, hunk.end, [], []))
+        (regions[-1].ours if is_ours else regions[-1].theirs).append(hunk)
+    return regions
+
+
+def _span(region: Region, changes: list[Hunk]) -> tuple[int, int]:
+    """The lines of one side that stand for the region. A side without hunks in it is not asked for."""
+    if not changes:
+        return region.start, region.end
+    first, last = changes[0], changes[-1]
+    return first.first - (first.start - region.start), last.last + (region.end - last.end)
+
+
+# From lines to hunks
+
+
+def hunks(base: Lines, other: Lines) -> list[Hunk]:
+    """What leads from the base to the other, in order; between two hunks there is a line of both."""
+    found: list[Hunk] = []
+    at, other_at = 0, 0
+    for mate, twin in [*_pairs(base, other), (len(base), len(other))]:
+        if mate > at or twin > other_at:
+            found.append(Hunk(at, mate, other_at, twin))
+        at, other_at = mate + 1, twin + 1
+    return _settled(found, base, other)
+
+
+def _settled(found: list[Hunk], base: Lines, other: Lines) -> list[Hunk]:
+    """Move each insertion and removal as far down as it can be read.
+
+    Inserting a line beside an equal one can be told in several ways. Both sides must tell the same one, or
+    the same insertion would be taken for two.
+    """
+    settled: list[Hunk] = []
+    for hunk in reversed(found):
+        moved = _slid(hunk, base, other, settled)
+        while settled and moved.end == settled[-1].start:
+            below = settled.pop()
+            moved = _slid(Hunk(moved.start, below.end, moved.first, below.last), base, other, settled)
+        settled.append(moved)
+    return settled[::-1]
+
+
+def _slid(hunk: Hunk, base: Lines, other: Lines, settled: list[Hunk]) -> Hunk:
+    start, end, first, last = hunk
+    if start < end and first < last:
+        return hunk  # a replacement stays where it is
+    lines, at, to = (base, start, end) if start < end else (other, first, last)
+    room = (settled[-1].start if settled else len(base)) - end
+    steps = 0
+    while steps < room and lines[at + steps] == lines[to + steps]:
+        steps += 1
+    return Hunk(start + steps, end + steps, first + steps, last + steps)
+
+
+def _pairs(base: Lines, other: Lines) -> list[Pair]:
+    """Which line of the base is which line of the other, in order."""
+    head = _common(base, other)
+    tail = _common(base[head:][::-1], other[head:][::-1])
+    ends = len(base) - tail, len(other) - tail
+    middle = _aligned(base, other, range(head, ends[0]), range(head, ends[1]))
+    return [
+        *((index, index) for index in range(head)),
+        *sorted(middle),
+        *((ends[0] + index, ends[1] + index) for index in range(tail)),
+    ]
+
+
+def _common(one: Lines, other: Lines) -> int:
+    """How many lines both begin with."""
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def _aligned(base: Lines, other: Lines, left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]:
+    """Pairs among these lines of both, part by part."""
+    parts = [(left, right)]
+    while parts:
+        left, right = _shared(base, other, *parts.pop())
+        mine, others = [base[i] for i in left], [other[i] for i in right]
+        pairs = _shortest(mine, others)
+        if pairs is None:
+            pairs = _unique(mine, others)
+            cuts = [(-1, -1), *pairs, (len(left), len(right))]
+            if pairs:
+                parts += [(left[a + 1 : c], right[b + 1 : d]) for (a, b), (c, d) in pairwise(cuts)]
+        yield from ((left[a], right[b]) for a, b in pairs)
+
+
+def _shared(
+    base: Lines, other: Lines, left: Sequence[int], right: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Leave out what cannot have a mate: it only makes the search longer."""
+    mine, others = {base[i] for i in left}, {other[i] for i in right}
+    return [i for i in left if base[i] in others], [i for i in right if other[i] in mine]
+
+
+def _shortest(mine: Lines, others: Lines) -> list[Pair] | None:
+    """Myers' greedy search for the fewest edits; None if it would take too many.
+
+    A path goes right for a line removed, down for one inserted, and on along its diagonal for lines in
+    common. `reach` has how far to the right each diagonal was reached; `trace` how that was before each edit.
+    """
+    width, height = len(mine), len(others)
+    reach = {1: 0}
+    trace: list[dict[int, int]] = []
+    for edits in range(min(width + height, EDITS_MAX) + 1):
+        trace.append(reach.copy())
+        for diagonal in range(-edits, edits + 1, 2):
+            x, _ = _edit(reach, diagonal, edits)
+            y = x - diagonal
+            while x < width and y < height and mine[x] == others[y]:
+                x, y = x + 1, y + 1
+            reach[diagonal] = x
+            if x >= width and y >= height:
+                return _walked_back(trace, width, height)
+    return None
+
+
+def _edit(reach: dict[int, int], diagonal: int, edits: int) -> tuple[int, int]:
+    """The edit that brings a path to this diagonal: where it arrives, and the diagonal that it comes from."""
+    if diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]):
+        return reach[diagonal + 1], diagonal + 1
+    return reach[diagonal - 1] + 1, diagonal - 1
+
+
+def _walked_back(trace: list[dict[int, int]], x: int, y: int) -> list[Pair]:
+    """The lines in common along the path that ends here."""
+    pairs: list[Pair] = []
+    for edits in range(len(trace) - 1, -1, -1):
+        diagonal = x - y
+        arrived, origin = _edit(trace[edits], diagonal, edits)
+        pairs += ((at, at - diagonal) for at in range(x - 1, arrived - 1, -1))
+        x = trace[edits][origin]
+        y = x - origin
+    return pairs[::-1]
+
+
+def _unique(mine: Lines, others: Lines) -> list[Pair]:
+    """Lines that occur once on either side and in the same order on both, as many as can be."""
+    counts, other_counts = Counter(mine), Counter(others)
+    places = {line: index for index, line in enumerate(others) if other_counts[line] == 1}
+    pairs = [(index, places[line]) for index, line in enumerate(mine) if counts[line] == 1 and line in places]
+    return _rising(pairs)
+
+
+def _rising(pairs: list[Pair]) -> list[Pair]:
+    """The longest choice of pairs whose second numbers rise."""
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for index, (_, place) in enumerate(pairs):
+        length = bisect_left(ends, place)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [place]
+        last[length : length + 1] = [index]
+    chosen: list[Pair] = []
+    index = last[-1] if last else -1
+    while index >= 0:
+        chosen.append(pairs[index])
+        index = before[index]
+    return chosen[::-1]

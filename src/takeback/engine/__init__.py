@@ -1,0 +1,1 @@
+"""What happens: recording, taking back, recovering. Written once, over ports."""

@@ -1,0 +1,84 @@
+"""What content is still needed, and letting go of the rest.
+
+The journal is never cut. What goes is the content of old marks: older than `keep_days`, beyond the newest
+`keep_checkpoints`, or what makes the store larger than its quota. The last mark always stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from takeback.core.events import Mark
+from takeback.core.record import Record
+
+Dated = tuple[int, Mark]
+
+DAY_US = 86_400_000_000
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much is kept. Zero means no limit."""
+
+    keep_days: int
+    keep_checkpoints: int
+    quota_bytes: int
+
+
+class Keeper(Protocol):
+    """A resource that keeps content."""
+
+    def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
+        """The names of all content that these marks need."""
+
+
+class Store(Protocol):
+    def size_bytes(self) -> int: ...
+
+    def sweep(self, live: Any, *, thorough: bool = ...) -> Any: ...
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """What a clean-up did."""
+
+    marks_kept: int
+    marks_pruned: int
+    bytes_before: int
+    bytes_after: int
+
+
+def prune(records: Iterable[Record], keeper: Keeper, store: Store, limits: Limits, now_us: int) -> Pruned:
+    """Let go of what the limits do not keep. Under the lock."""
+    marks = list(_marks(records))
+    kept = _within(marks, limits, now_us)
+    before = store.size_bytes()
+    _sweep(keeper, store, kept)
+    # Over the quota the oldest half goes, again and again, until it fits or only the last mark is left.
+    while limits.quota_bytes and store.size_bytes() > limits.quota_bytes and len(kept) > 1:
+        kept = kept[(len(kept) + 1) // 2 :]
+        _sweep(keeper, store, kept)
+    return Pruned(len(kept), len(marks) - len(kept), before, store.size_bytes())
+
+
+def _sweep(keeper: Keeper, store: Store, kept: list[Dated]) -> None:
+    store.sweep(keeper.blobs(mark for _, mark in kept), thorough=True)
+
+
+def _marks(records: Iterable[Record]) -> Iterator[Dated]:
+    """Every different mark of the files, with its time."""
+    last = ""
+    for record in records:
+        for mark in getattr(record.event, "marks", ()):
+            if mark.resource == "files" and mark.state != last:
+                last = mark.state
+                yield record.at_us, mark
+
+
+def _within(marks: list[Dated], limits: Limits, now_us: int) -> list[Dated]:
+    kept = marks[-limits.keep_checkpoints :] if limits.keep_checkpoints else marks
+    if limits.keep_days:
+        oldest = now_us - limits.keep_days * DAY_US
+        kept = [pair for pair in kept if pair[0] >= oldest] or kept[-1:]
+    return kept

@@ -1,0 +1,118 @@
+"""What a rollback did, or would do, in a form that reads well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from takeback.core.change import Target
+from takeback.core.rollback import Do, Plan, Verdict
+
+NAMES_SHOWN = 3
+
+_ORDER = (
+    "restored",
+    "removed",
+    "compensated",
+    "cancelled",
+    "merged",
+    "already",
+    "kept",
+    "conflict",
+    "failed",
+    "unverifiable",
+)
+_WOULD = {"restore": "restored", "remove": "removed", "merge": "merged", "keep": "kept"}
+
+
+class ReportItem(msgspec.Struct, frozen=True):
+    """One target, and what was done to it. In a preview, what would be done."""
+
+    target: Target
+    did: str
+    verified: bool
+    why: str = ""
+    blockers: tuple[str, ...] = ()
+
+    @property
+    def resource(self) -> str:
+        return self.target.resource
+
+    def data(self) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "resource": self.target.resource,
+            "target": str(self.target),
+            "did": self.did,
+            "verified": self.verified,
+            "why": self.why,
+        }
+        return data | {"blockers": list(self.blockers)} if self.blockers else data
+
+
+class RollbackReport(msgspec.Struct, frozen=True):
+    """The list of targets with what was done to each. `rollback` is empty where nothing was started."""
+
+    rollback: str
+    kind: str
+    of: tuple[str, ...]
+    verdict: Verdict
+    items: tuple[ReportItem, ...]
+    preview: bool = False
+    finished_earlier: bool = False
+
+    def __str__(self) -> str:
+        if self.verdict is Verdict.CONFLICT:
+            names = _names(item.target for item in self.items if item.did == "conflict")
+            return f"Stopped: {names} changed since; nothing was taken back."
+        if not self.items:
+            return "Nothing to take back."
+        parts = [f"{did} {_names(targets)}" for did, targets in self.grouped() if did != "already"]
+        done = [item for item in self.items if item.did not in ("conflict", "failed", "unverifiable")]
+        verb = "Would take back" if self.preview else "Took back"
+        text = f"{verb} {len(done)} change{'s' if len(done) != 1 else ''}: {', '.join(parts) or 'all was as before'}."
+        if not self.preview:
+            text += f" Verified {sum(item.verified for item in self.items)} of {len(self.items)}."
+        return text
+
+    def __repr__(self) -> str:
+        return f"<RollbackReport {self.rollback or self.kind} {self.verdict}, {len(self.items)} items>"
+
+    def grouped(self) -> list[tuple[str, list[Target]]]:
+        """Targets by what was done to them, in the order in which a person wants to hear it."""
+        groups: dict[str, list[Target]] = {}
+        for item in self.items:
+            groups.setdefault(item.did, []).append(item.target)
+        return [(did, sorted(groups[did])) for did in _ORDER if did in groups]
+
+    def data(self) -> dict[str, Any]:
+        """The object that `undo --json` prints."""
+        return {
+            "rollback": self.rollback or None,
+            "kind": self.kind,
+            "of": list(self.of),
+            "verdict": self.verdict.value,
+            "preview": self.preview,
+            "items": [item.data() for item in self.items],
+        }
+
+
+def of_plan(plan: Plan, kind: str, *, preview: bool) -> RollbackReport:
+    """What a plan would do, or why it was not begun."""
+    items = tuple(
+        ReportItem(i.target, _WOULD.get(i.do, i.do.value), False, i.why, i.blockers) for i in plan.items
+    )
+    verdict = Verdict.CLEAN
+    if any(item.do is Do.CONFLICT for item in plan.items):
+        verdict = Verdict.CONFLICT
+    elif not any(item.changes_something for item in plan.items):
+        verdict = Verdict.NOTHING
+    return RollbackReport("", kind, plan.of, verdict, items, preview=preview)
+
+
+def _names(targets: Iterable[Target]) -> str:
+    every: Sequence[str] = [str(target) for target in targets]
+    if len(every) <= NAMES_SHOWN:
+        return " and ".join(filter(None, [", ".join(every[:-1]), every[-1] if every else ""]))
+    return f"{', '.join(every[:NAMES_SHOWN])} and {len(every) - NAMES_SHOWN:,} more"

@@ -1,0 +1,289 @@
+"""Carrying out what the core decided: take back, redo, restore; and finishing what a crash cut short.
+
+    look at the present → plan → record the plan → swap → read the world again → record what was done
+
+The one visible point of no return is the recorded plan. Before it nothing has changed; after it the plan is carried
+out, by this process or by the next command.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from takeback import faults
+from takeback.core import events as e
+from takeback.core import ids
+from takeback.core import selection as select
+from takeback.core.change import Change, Target, Version
+from takeback.core.history import Action
+from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
+from takeback.core.selection import Filter, Selection, any_target
+from takeback.engine.recovery import settle
+from takeback.engine.report import ReportItem, RollbackReport, of_plan
+from takeback.engine.tracker import Tracker
+from takeback.errors import ConflictError, RunBusy, UsageError
+from takeback.ports import Swap, Swapped
+
+BUSY_WAIT_S = 10.0
+
+PLANNED = faults.crash_point("rollback-planned")
+RECORDED = faults.crash_point("rollback-recorded")
+SWAPPED = faults.crash_point("rollback-swapped")
+ENDED = faults.crash_point("rollback-ended")
+
+_DID = {Do.ALREADY: e.Did.ALREADY, Do.KEEP: e.Did.KEPT, Do.CONFLICT: e.Did.CONFLICT}
+
+
+class Rollbacks:
+    """Takes back, for one workspace."""
+
+    def __init__(self, tracker: Tracker, actor: str) -> None:
+        self.tracker = tracker
+        self.ledger = tracker.ledger
+        self.actor = actor
+
+    def undo(
+        self,
+        wanted_ids: Sequence[str] = (),
+        *,
+        to: str = "",
+        wanted: Filter = any_target,
+        preview: bool = False,
+        on_conflict: OnConflict = OnConflict.STOP,
+    ) -> RollbackReport:
+        """Take back what recorded actions did: the last one, these, or all after a checkpoint."""
+        if wanted_ids and to:
+            raise UsageError(
+                "ids and --to exclude each other", hint="name what to take back, or a checkpoint"
+            )
+        with self.tracker.lock.held():
+            if finished := self._present():
+                return finished
+            history = self.ledger.history
+            if to:
+                chosen = select.after(history, to, wanted)
+            elif wanted_ids:
+                chosen = select.of_ids(history, wanted_ids, wanted)
+            else:
+                chosen = select.last_action(history, wanted)
+            self._refuse_open(chosen)
+            return self._take_back(chosen, e.RollbackKind.UNDO, preview, on_conflict)
+
+    def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
+        """Take the most recent rollback back."""
+        with self.tracker.lock.held():
+            if finished := self._present():
+                return finished
+            chosen = select.last_rollback(self.ledger.history)
+            return self._take_back(chosen, e.RollbackKind.REDO, preview, on_conflict)
+
+    def restore(
+        self, checkpoint: str, *, wanted: Filter = any_target, preview: bool = False
+    ) -> RollbackReport:
+        """Make the world equal to a checkpoint, whoever changed it."""
+        with self.tracker.lock.held():
+            if finished := self._present():
+                return finished
+            found = self.ledger.history.checkpoints.get(checkpoint)
+            if found is None:
+                raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
+            items = [
+                self._restored(change, checkpoint)
+                for mark in found.taken.marks
+                for change in self._way_back(mark)
+                if wanted(change.target)
+            ]
+            plan = self._foresee(Plan((checkpoint,), tuple(items), OnConflict.OVERWRITE))
+            return self._decide(plan, e.RollbackKind.RESTORE, preview)
+
+    def finish(self) -> RollbackReport | None:
+        """Carry out what an interrupted rollback had planned. Under the lock, so nobody else is at it."""
+        for action in self.ledger.history.open_actions():
+            if isinstance(action.began, e.RollbackBegan):
+                return self._carry_out(action.id, action.began, finished_earlier=True)
+        return None
+
+    # Before
+
+    def _present(self) -> RollbackReport | None:
+        """Bring the record up to date with the world. Finishing an interrupted rollback is all that is done."""
+        self.ledger.refresh()
+        if finished := self.finish():
+            return finished
+        settle(self.tracker)
+        self._wait_for_open_actions()
+        self.tracker.observe()
+        return None
+
+    def _wait_for_open_actions(self) -> None:
+        deadline = time.monotonic() + BUSY_WAIT_S
+        while busy := self.ledger.history.open_actions():
+            mine = any(_pid(action) == os.getpid() for action in busy)
+            if mine or time.monotonic() > deadline:
+                raise RunBusy(
+                    f"{busy[0].id} ({busy[0].name}) is still running; nothing was taken back",
+                    hint="wait for it to end, or stop it, and try again",
+                )
+            time.sleep(0.05)
+            self.ledger.refresh()
+
+    def _refuse_open(self, chosen: Selection) -> None:
+        """While its processes live, an action would go on writing over what was put back."""
+        for id in chosen.actions:
+            if living := self.tracker.living(id):
+                numbers = ", ".join(map(str, living))
+                raise RunBusy(
+                    f"{id} still has processes running ({numbers}); nothing was taken back",
+                    hint=f"stop them first: kill {' '.join(map(str, living))}",
+                )
+
+    # The plan
+
+    def _take_back(
+        self, chosen: Selection, kind: e.RollbackKind, preview: bool, on_conflict: OnConflict
+    ) -> RollbackReport:
+        plan = plan_rollback(self.ledger.history, chosen, self._read, on_conflict=on_conflict)
+        return self._decide(self._foresee(self._merge(plan)), kind, preview)
+
+    def _read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        now: dict[Target, Version] = {}
+        for name, some in _by_resource(targets).items():
+            now.update(self.tracker.resources[name].read(some))
+        return now
+
+    def _merge(self, plan: Plan) -> Plan:
+        """Try every merge now, so that one that fails stops the plan before anything is written."""
+        for item in plan.items:
+            if item.do is Do.MERGE:
+                plan = plan.replace(self._merged(item))
+        return plan
+
+    def _merged(self, item: Planned) -> Planned:
+        resource = self.tracker.resources[item.target.resource]
+        version = item.goal
+        for merge in item.merges:
+            merged = resource.merge(version, merge.base, merge.goal)
+            if isinstance(merged, str):
+                return msgspec.structs.replace(item, do=Do.CONFLICT, goal=item.present, why=merged)
+            version = merged
+        return msgspec.structs.replace(item, goal=version)
+
+    def _foresee(self, plan: Plan) -> Plan:
+        """Simulate the whole plan: what could not be put where it belongs is known before anything is written."""
+        for name, resource in self.tracker.resources.items():
+            swaps = [
+                _swap(item) for item in plan.items if item.changes_something and item.target.resource == name
+            ]
+            for target, (do, why) in resource.foresee(swaps).items():
+                item = next(item for item in plan.items if item.target == target)
+                if do is Do.CONFLICT and plan.on_conflict is OnConflict.KEEP:
+                    do = Do.KEEP
+                plan = plan.replace(msgspec.structs.replace(item, do=do, goal=item.present, why=why))
+        return plan
+
+    def _way_back(self, mark: e.Mark) -> Iterable[Change]:
+        """The changes that lead from the present to a mark."""
+        resource = self.tracker.resources[mark.resource]
+        return resource.changes(self.ledger.history.marks[mark.resource], mark)
+
+    def _restored(self, change: Change, checkpoint: str) -> Planned:
+        history, position = self.ledger.history, ids.seq_of(checkpoint)
+        settles = dict.fromkeys(
+            entry.action
+            for entry in history.timeline(change.target)
+            if entry.seq > position
+            and history.actions[entry.action].is_tool
+            and not history.taken_back(entry.action, change.target)
+        )
+        do = Do.RESTORE if change.after else Do.REMOVE
+        return Planned(change.target, do, change.before, change.after, tuple(settles))
+
+    # The deed
+
+    def _decide(self, plan: Plan, kind: e.RollbackKind, preview: bool) -> RollbackReport:
+        report = of_plan(plan, kind.value, preview=preview)
+        if preview:
+            return report
+        if plan.conflicts:
+            raise ConflictError(
+                str(report), hint="choose with --on-conflict keep, merge or overwrite", report=report
+            )
+        if not plan.items:
+            return report
+        faults.reach(PLANNED)
+        items = tuple(e.Item(i.target, _did(i), why=i.why, settles=i.settles) for i in plan.items)
+        began = e.RollbackBegan(
+            kind, plan.of, plan.swaps, items, self.actor, tuple(self.ledger.history.marks.values())
+        )
+        (record,) = self.ledger.append([began])
+        faults.reach(RECORDED)
+        return self._carry_out(record.id, began)
+
+    def _carry_out(
+        self, id: str, began: e.RollbackBegan, *, finished_earlier: bool = False
+    ) -> RollbackReport:
+        swapped: dict[Target, Swapped] = {}
+        for name, targets in _by_resource(change.target for change in began.swaps).items():
+            wanted = set(targets)
+            swaps = [Swap(c.target, c.before, c.after) for c in began.swaps if c.target in wanted]
+            swapped.update({s.target: s for s in self.tracker.resources[name].swap(swaps, id)})
+        faults.reach(SWAPPED)
+        items = tuple(_item(planned, swapped.get(planned.target)) for planned in began.items)
+        changes = tuple(
+            Change(c.target, c.before, swapped[c.target].now)
+            for c in began.swaps
+            if not swapped[c.target].now.alike(c.before) and swapped[c.target].did is not e.Did.CONFLICT
+        )
+        marks = self._meanwhile(began)
+        self.ledger.append([e.RollbackEnded(id, items, changes, marks)])
+        self.ledger.journal.sync()
+        faults.reach(ENDED)
+        shown = tuple(ReportItem(i.target, i.did.value, i.verified, i.why) for i in items)
+        kind = began.kind.value
+        return RollbackReport(id, kind, began.of, judge(items), shown, finished_earlier=finished_earlier)
+
+    def _meanwhile(self, began: e.RollbackBegan) -> tuple[e.Mark, ...]:
+        """Look at the world after the swaps. What else changed while they ran is somebody else's."""
+        marks = self.tracker.marks()
+        ours = {change.target for change in began.swaps}
+        others = tuple(change for change in self.tracker.since_last(marks) if change.target not in ours)
+        if others:
+            self.ledger.append([e.DriftSeen(others)])
+        return marks
+
+
+def _pid(action: Action) -> int:
+    process = getattr(action.began, "process", None)
+    return process.pid if process else 0
+
+
+def _by_resource(targets: Iterable[Target]) -> dict[str, list[Target]]:
+    groups: dict[str, list[Target]] = {}
+    for target in targets:
+        groups.setdefault(target.resource, []).append(target)
+    return groups
+
+
+def _swap(item: Planned) -> Swap:
+    return Swap(item.target, item.present, item.goal)
+
+
+def _did(item: Planned) -> e.Did:
+    """What will have been done if all goes well."""
+    if item.do is Do.MERGE:
+        return e.Did.MERGED
+    return _DID.get(item.do) or (e.Did.RESTORED if item.goal else e.Did.REMOVED)
+
+
+def _item(planned: e.Item, swapped: Swapped | None) -> e.Item:
+    if swapped is None:
+        # Nothing was to be written: the look before the plan is the verification.
+        return msgspec.structs.replace(planned, verified=planned.did is not e.Did.CONFLICT)
+    merged = planned.did is e.Did.MERGED and swapped.did is e.Did.RESTORED
+    did = e.Did.MERGED if merged else swapped.did
+    why = swapped.why or planned.why
+    return msgspec.structs.replace(planned, did=did, verified=swapped.verified, why=why)

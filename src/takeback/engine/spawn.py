@@ -1,0 +1,88 @@
+"""Running somebody's command under our eyes without getting in its way."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import msgspec
+
+from takeback.engine.processes import VARIABLE
+
+LIFE_S = 1.0
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Child(msgspec.Struct):
+    """How a command ended, as a shell would say it."""
+
+    code: int
+    why: str = ""
+    started: bool = True
+
+
+def run_child(words: Sequence[str], *, token: str, folder: str, show_life: Callable[[], None]) -> Child:
+    """Run a command with our terminal, signals and exit code passed through."""
+    show_life()
+    environment = {**os.environ, VARIABLE: token}
+    try:
+        process = subprocess.Popen(list(words), env=environment, cwd=folder)
+    except FileNotFoundError:
+        return Child(127, f"{words[0]}: command not found", started=False)
+    except PermissionError:
+        return Child(126, f"{words[0]}: cannot be run", started=False)
+    except OSError as error:
+        return Child(126, f"{words[0]}: {error.strerror}", started=False)
+    with _signals_to(process):
+        _wait(process, show_life)
+    code = process.returncode
+    if code >= 0:
+        return Child(code)
+    name = signal.Signals(-code).name
+    return Child(128 - code, f"ended by {name}")
+
+
+def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None]) -> None:
+    """Until it ends, say from time to time that we live."""
+    if not hasattr(os, "pidfd_open"):
+        while True:
+            try:
+                process.wait(LIFE_S)
+                return
+            except subprocess.TimeoutExpired:
+                show_life()
+    fd = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        while not poll.poll(LIFE_S * 1000):
+            show_life()
+    finally:
+        os.close(fd)
+    process.wait()
+
+
+@contextmanager
+def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """What is sent to us is meant for the command. A terminal's Ctrl-C reaches it by itself."""
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    def ignore(number: int, frame: FrameType | None) -> None:
+        if not sys.stdin.isatty():
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in FORWARDED}
+    before |= {number: signal.signal(number, ignore) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

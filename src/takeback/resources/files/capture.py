@@ -1,0 +1,335 @@
+"""Reading what differs into the tree, and its content into the store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from takeback.core.codec import text_of
+from takeback.ports import Contents
+from takeback.resources.files.entry import (
+    FILE,
+    FOLDER,
+    LINK,
+    OPAQUE,
+    RESTORABLE,
+    Entry,
+    join,
+    key_of,
+    kind_of,
+)
+from takeback.resources.files.place import FILE_FLAGS, FOLDER_FLAGS, Place
+from takeback.resources.files.scan import Dirty
+from takeback.resources.files.tree import Folder, Row
+
+READ_TRIES_MAX = 3
+RACY_NS = 20_000_000
+"""Times on disk move in ticks of up to 10 ms; what is younger than two of them may change again unseen."""
+
+KEPT_XATTRS = (b"user.", b"system.posix_acl_")
+
+Progress = Callable[[int, int], None]
+"""Called with files read and bytes read so far."""
+
+
+class Job(msgspec.Struct):
+    """A file whose content must be read."""
+
+    folder: bytes
+    name: bytes
+    known: Row | None
+
+
+class Capture:
+    """One look at the world: brings a tree up to date with it."""
+
+    def __init__(
+        self,
+        place: Place,
+        contents: Contents,
+        excluded: Callable[[bytes], bool],
+        watch: Callable[[bytes, int], object] = lambda path, fd: None,
+        progress: Progress = lambda files, size: None,
+    ) -> None:
+        self.place = place
+        self.contents = contents
+        self.excluded = excluded
+        self.watch = watch
+        self.progress = progress
+        self.stated: list[str] = []
+        self.jobs: list[Job] = []
+        self.began_ns = time.time_ns()
+
+    def update(self, root: Folder, dirty: Dirty) -> None:
+        """Look at every dirty name again."""
+        # Folders nearer to the root first: they may make or forget those below.
+        for path in sorted(dirty, key=lambda path: path.count(b"/") if path else -1):
+            if root.find(path) is not None:
+                self._look_into(root, path, dirty[path])
+        self._read_files(root)
+
+    def whole(self) -> Folder:
+        """Look at everything, for the first time."""
+        root = Folder(Entry(FOLDER, 0, 0, 0, 0, 0), None)
+        self._enter(root, b"", self.place.open(b""), root)
+        self._read_files(root)
+        return root
+
+    def _look_into(self, root: Folder, path: bytes, names: set[bytes]) -> None:
+        try:
+            fd = self.place.open(path)
+        except OSError:
+            # Gone since; the folder above will say so when it is looked at, at the latest next time.
+            return
+        try:
+            folder = root.dirty(path)
+            if b"" in names:
+                self._describe(folder, path, fd)
+            for name in names:
+                if name:
+                    self._look_at(root, folder, path, name, fd)
+        finally:
+            os.close(fd)
+
+    def _enter(self, root: Folder, path: bytes, fd: int, folder: Folder) -> None:
+        """A folder that is new to us, and all below it."""
+        pending = [(path, folder)]
+        try:
+            self._fill(path, folder, fd)
+        finally:
+            os.close(fd)
+        pending = [(join(path, name), below) for name, below in folder.folders.items()]
+        while pending:
+            here, below = pending.pop()
+            try:
+                below_fd = self.place.open(here)
+            except OSError as error:
+                self._state("cannot be opened", here, error)
+                continue
+            try:
+                self._fill(here, below, below_fd)
+            finally:
+                os.close(below_fd)
+            pending.extend((join(here, name), inner) for name, inner in below.folders.items())
+
+    def _fill(self, path: bytes, folder: Folder, fd: int) -> None:
+        # Watched before it is listed, so that what is made in between is seen by one of the two.
+        self.watch(path, fd)
+        self._describe(folder, path, fd)
+        for text in os.listdir(fd):
+            name = os.fsencode(text)
+            if self.excluded(join(path, name)):
+                continue
+            self._look_at(None, folder, path, name, fd)
+
+    def _describe(self, folder: Folder, path: bytes, fd: int) -> None:
+        """The folder's own entry."""
+        found = os.fstat(fd)
+        xattrs = self._xattrs(fd, path)
+        folder.entry = _entry(found, b"", xattrs)
+        folder.key = None if self._is_racy(found) else key_of(found)
+
+    def _look_at(self, root: Folder | None, folder: Folder, path: bytes, name: bytes, fd: int) -> None:
+        """One name in an open folder. With no root, folders are only noted and entered by the caller."""
+        here = join(path, name)
+        if self.excluded(here):
+            return
+        try:
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError as error:
+            folder.files.pop(name, None)
+            folder.folders.pop(name, None)
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                self._state("cannot be looked at", here, error)
+            return
+        kind = kind_of(found.st_mode)
+        if kind == FOLDER:
+            folder.files.pop(name, None)
+            if root is None:
+                folder.folders[name] = Folder(_entry(found), None)
+            else:
+                self._look_at_folder(root, folder, here, name, fd)
+            return
+        folder.folders.pop(name, None)
+        if kind == FILE:
+            self.jobs.append(Job(path, name, folder.files.get(name)))
+            return
+        if kind not in RESTORABLE:
+            self._state("is a socket or device, which is noted and not restored", here)
+        content = b""
+        if kind == LINK:
+            content = os.readlink(name, dir_fd=fd)
+        folder.files[name] = Row(_entry(found, content), key_of(found), self._is_racy(found))
+
+    def _look_at_folder(self, root: Folder, folder: Folder, here: bytes, name: bytes, fd: int) -> None:
+        try:
+            below_fd = os.open(name, FOLDER_FLAGS, dir_fd=fd)
+        except OSError as error:
+            if name in folder.folders:
+                # Still there but closed to us: what we know of it stands, its own mode is seen from outside.
+                folder.folders[name].entry = _entry(os.stat(name, dir_fd=fd, follow_symlinks=False))
+                folder.folders[name].key = None
+            self._state("cannot be opened", here, error)
+            return
+        known = folder.folders.get(name)
+        if known is None or (known.key and known.key.ino != os.fstat(below_fd).st_ino):
+            folder.folders[name] = fresh = Folder(_entry(os.fstat(below_fd)), None)
+            self._enter(root, here, below_fd, fresh)
+            return
+        try:
+            self._describe(known, here, below_fd)
+            known.node = b""
+        finally:
+            os.close(below_fd)
+
+    def _read_files(self, root: Folder) -> None:
+        done = size = 0
+        folder_path: bytes | None = None
+        fd = -1
+        try:
+            for job in self.jobs:
+                if job.folder != folder_path:
+                    if fd >= 0:
+                        os.close(fd)
+                        fd = -1
+                    folder_path = job.folder
+                    try:
+                        fd = self.place.open(job.folder)
+                    except OSError:
+                        continue
+                if fd < 0:
+                    continue
+                folder = root.find(job.folder)
+                if folder is None:
+                    continue
+                row = self._read_file(job, fd)
+                if row is None:
+                    folder.files.pop(job.name, None)
+                else:
+                    folder.files[job.name] = row
+                    size += row.entry.size
+                done += 1
+                self.progress(done, size)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _read_file(self, job: Job, folder_fd: int) -> Row | None:
+        path = join(job.folder, job.name)
+        try:
+            fd = os.open(job.name, FILE_FLAGS, dir_fd=folder_fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return self._closed_to_us(job, folder_fd, path, error)
+        try:
+            tries = 1
+            while True:
+                before = os.fstat(fd)
+                if kind_of(before.st_mode) != FILE:
+                    return None
+                content = self.contents.put(fd, before.st_size)
+                entry = _entry(before, content, self._xattrs(fd, path))
+                key = key_of(os.fstat(fd))
+                if key == key_of(before):
+                    return Row(entry, key, self._is_racy(before))
+                if tries == READ_TRIES_MAX:
+                    self._state("kept changing while it was read", path)
+                    return Row(entry, key, racy=True)
+                tries += 1
+        except OSError as error:
+            return self._closed_to_us(job, folder_fd, path, error)
+        finally:
+            os.close(fd)
+
+    def _closed_to_us(self, job: Job, folder_fd: int, path: bytes, error: OSError) -> Row | None:
+        """A file that cannot be read. If it is the one that we knew, its content is still known."""
+        self._state("cannot be read", path, error)
+        try:
+            found = os.stat(job.name, dir_fd=folder_fd, follow_symlinks=False)
+        except OSError:
+            return None
+        key, known = key_of(found), job.known
+        if (
+            known
+            and known.key
+            and (key.ino, key.size, key.mtime_ns)
+            == (
+                known.key.ino,
+                known.key.size,
+                known.key.mtime_ns,
+            )
+        ):
+            entry = _entry(found, known.entry.content, known.entry.xattrs)
+            return Row(entry, key, racy=True)
+        opaque = _entry(found, f"{key.ino}:{key.size}:{key.mtime_ns}".encode())
+        return Row(msgspec.structs.replace(opaque, kind=OPAQUE), key, racy=True)
+
+    def _xattrs(self, fd: int, path: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        if not hasattr(os, "listxattr"):
+            return ()
+        try:
+            names = [os.fsencode(name) for name in os.listxattr(fd)]
+            kept = sorted(name for name in names if name.startswith(KEPT_XATTRS))
+            return tuple((name, os.getxattr(fd, name)) for name in kept)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENODATA):
+                self._state("has attributes that cannot be read", path, error)
+            return ()
+
+    def _is_racy(self, found: os.stat_result) -> bool:
+        return found.st_ctime_ns >= self.began_ns - RACY_NS
+
+    def _state(self, what: str, path: bytes, error: OSError | None = None) -> None:
+        why = f" ({error.strerror})" if error else ""
+        self.stated.append(f"{text_of(path)} {what}{why}")
+
+
+def _entry(
+    found: os.stat_result, content: bytes = b"", xattrs: tuple[tuple[bytes, bytes], ...] = ()
+) -> Entry:
+    kind = kind_of(found.st_mode)
+    size = found.st_size if kind == FILE else 0
+    mode = found.st_mode & 0o7777
+    sparse = size > 0 and found.st_blocks * 512 < size
+    return Entry(
+        kind, mode, found.st_uid, found.st_gid, found.st_mtime_ns, size, content, xattrs, sparse=sparse
+    )
+
+
+def group_links(root: Folder, linked: Iterable[bytes]) -> set[bytes]:
+    """Give paths that are one file the same group, and return the paths that still have other names."""
+    members: dict[tuple[int, int], list[bytes]] = {}
+    for path, row in _rows(root, linked):
+        if row.key and row.key.nlink > 1:
+            members.setdefault((row.key.dev, row.key.ino), []).append(path)
+    groups = {path: min(paths) for paths in members.values() if len(paths) > 1 for path in paths}
+    for path, row in list(_rows(root, linked)):
+        group = groups.get(path, b"")
+        if row.entry.group != group:
+            folder, _, name = path.rpartition(b"/")
+            entry = msgspec.structs.replace(row.entry, group=group)
+            root.dirty(folder).files[name] = msgspec.structs.replace(row, entry=entry)
+    return {path for paths in members.values() for path in paths}
+
+
+def _rows(root: Folder, paths: Iterable[bytes]) -> Iterator[tuple[bytes, Row]]:
+    for path in paths:
+        above, _, name = path.rpartition(b"/")
+        folder = root.find(above)
+        if folder is not None and name in folder.files:
+            yield path, folder.files[name]
+
+
+def all_linked(root: Folder) -> set[bytes]:
+    """Paths of files that have more than one name."""
+    return {
+        join(path, name)
+        for path, folder in root.walk()
+        for name, row in folder.files.items()
+        if row.key and row.key.nlink > 1
+    }

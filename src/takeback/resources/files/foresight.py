@@ -1,0 +1,106 @@
+"""What a swap would meet, known before anything is written; and merging two versions of a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from takeback.core.change import Target, Version
+from takeback.core.codec import text_of
+from takeback.core.merge import merge
+from takeback.core.rollback import Do
+from takeback.ports import BlobStore, Contents, Swap
+from takeback.resources.files.entry import (
+    FILE,
+    FOLDER,
+    Entry,
+    entry_of,
+    join,
+    path_of_target,
+    split,
+    version_of,
+)
+from takeback.resources.files.tree import Folder
+
+MERGE_BYTES_MAX = 16 << 20
+DIGEST_BYTES = 32
+
+
+def foresee(root: Folder, swaps: Sequence[Swap], blobs: BlobStore) -> Mapping[Target, tuple[Do, str]]:
+    """Simulate the swaps on the tree as it is now."""
+    goals = {path_of_target(swap.target): entry_of(swap.goal) for swap in swaps}
+    found: dict[Target, tuple[Do, str]] = {}
+    for swap in swaps:
+        path = path_of_target(swap.target)
+        goal = goals[path]
+        if problem := _room(root, path, goal, goals) or _content(goal, entry_of(swap.present), blobs):
+            found[swap.target] = problem
+    return found
+
+
+def _room(
+    root: Folder, path: bytes, goal: Entry | None, goals: Mapping[bytes, Entry | None]
+) -> tuple[Do, str] | None:
+    here = root.find(path)
+    if here is not None and path and (goal is None or goal.kind != FOLDER):
+        staying = [name for name in here.names() if goals.get(join(path, name), here) is not None]
+        if staying:
+            do = Do.KEEP if goal is None else Do.CONFLICT
+            return do, f"it still holds {text_of(min(staying))}, which stays"
+    above = split(path)[0]
+    if goal is not None and above:
+        parent = goals[above] if above in goals else _entry(root, above)
+        if parent is not None and parent.kind != FOLDER:
+            return Do.CONFLICT, f"{text_of(above)} is no folder any more"
+    return None
+
+
+def _content(goal: Entry | None, present: Entry | None, blobs: BlobStore) -> tuple[Do, str] | None:
+    """What retention has removed is said before it is needed."""
+    if goal is None or goal.kind != FILE or (present is not None and present.content == goal.content):
+        return None
+    if blobs.has(goal.content[:DIGEST_BYTES]):
+        return None
+    return Do.CONFLICT, "its content is no longer kept (pruned by the limits in takeback.toml)"
+
+
+def _entry(root: Folder, path: bytes) -> Entry | None:
+    folder, name = split(path)
+    above = root.find(folder)
+    if above is None:
+        return None
+    if name in above.folders:
+        return above.folders[name].entry
+    return above.files[name].entry if name in above.files else None
+
+
+def merge_files(contents: Contents, mine: Version, base: Version, goal: Version) -> Version | str:
+    """Three-way, between three whole text files."""
+    entries = [entry_of(version) for version in (mine, base, goal)]
+    files = [entry for entry in entries if entry is not None and entry.kind == FILE]
+    if len(files) < 3:
+        return "it cannot be merged: not all three versions are files"
+    if max(entry.size for entry in files) > MERGE_BYTES_MAX:
+        return "it is too large to be merged"
+    ours, root, theirs = (contents.read(entry.content, entry.size) for entry in files)
+    merged = merge(root, ours, theirs)
+    if merged.data is None:
+        lines = ", ".join(_lines(overlap.our_lines) for overlap in merged.conflicts)
+        return (
+            f"you and the agent both changed {lines}" if lines else "it is not text, so it cannot be merged"
+        )
+    entry = msgspec.structs.replace(
+        files[0],
+        content=contents.put_bytes(merged.data),
+        size=len(merged.data),
+        mtime_ns=time.time_ns(),
+        group=b"",
+    )
+    return version_of(entry)
+
+
+def _lines(numbers: tuple[int, int]) -> str:
+    first, last = numbers
+    return f"line {first}" if last <= first else f"lines {first} to {last}"

@@ -1,0 +1,77 @@
+"""What a killed rollback left in its staging folder, and what of it is somebody's.
+
+Before the folder was ready nothing had been swapped: all in it is ours and goes. Afterwards a staged name may hold
+what came out of an exchange that nobody has looked at yet. If that is neither the version we meant to replace nor
+the one we meant to put there, it is a human's, and it goes back where it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from takeback.core.change import Target
+from takeback.errors import BackendError
+from takeback.ports import Contents, Swap
+from takeback.resources.files import linux
+from takeback.resources.files.entry import FILE, Entry, entry_of, kind_of, path_of_target, split
+from takeback.resources.files.place import FILE_FLAGS, Place
+from takeback.resources.files.staging import READY, LeftStaging, left_behind, new_name, old_name
+
+
+def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Contents) -> Mapping[Target, str]:
+    """Clear the staging folder of an interrupted rollback; returns the targets that were somebody else's."""
+    staging = left_behind(place, rollback)
+    if staging is None:
+        return {}
+    kept: dict[Target, str] = {}
+    if staging.is_ready():
+        known = {_print(entry_of(v)) for swap in swaps for v in (swap.present, swap.goal)}
+        for name in staging.names():
+            if name != READY and _looked_at(staging, name, contents) not in known:
+                kept.update(_give_back(place, staging, name, swaps))
+    staging.close()
+    return kept
+
+
+def _print(entry: Entry | None) -> tuple[str, bytes]:
+    return (entry.kind, entry.content) if entry is not None else ("", b"")
+
+
+def _looked_at(staging: LeftStaging, name: bytes, contents: Contents) -> tuple[str, bytes]:
+    found = os.stat(name, dir_fd=staging.fd, follow_symlinks=False)
+    kind = kind_of(found.st_mode)
+    if kind == "l":
+        return kind, os.readlink(name, dir_fd=staging.fd)
+    if kind != FILE:
+        return kind, b""
+    fd = os.open(name, FILE_FLAGS, dir_fd=staging.fd)
+    try:
+        return kind, contents.put(fd, found.st_size)
+    finally:
+        os.close(fd)
+
+
+def _give_back(place: Place, staging: LeftStaging, name: bytes, swaps: Sequence[Swap]) -> dict[Target, str]:
+    """Put a human's version back where it came from."""
+    for swap in swaps:
+        path = path_of_target(swap.target)
+        if name not in (new_name(path), old_name(path)):
+            continue
+        folder, own = split(path)
+        with place.folder(folder) as fd:
+            flags = linux.RENAME_EXCHANGE if _exists(fd, own) else linux.RENAME_NOREPLACE
+            linux.renameat2(staging.fd, name, fd, own, flags)
+        return {swap.target: "it was changed while it was being taken back; that version was put back"}
+    raise BackendError(
+        f"{staging.name.decode()} in the workspace holds {name.decode()}, which no rollback put there",
+        hint="move it out of that folder, and run the command again",
+    )
+
+
+def _exists(fd: int, name: bytes) -> bool:
+    try:
+        os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return True

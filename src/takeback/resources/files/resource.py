@@ -1,0 +1,388 @@
+"""Files as a resource: everything under the root, whatever changed it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from takeback import faults
+from takeback.core.change import Change, Target, Version
+from takeback.core.events import Did, Mark
+from takeback.core.rollback import Do
+from takeback.errors import CorruptionError
+from takeback.ports import BlobStore, Contents, Swap, Swapped, Traits
+from takeback.resources.files import tree as trees
+from takeback.resources.files import watch
+from takeback.resources.files.capture import Capture, Progress, all_linked, group_links
+from takeback.resources.files.entry import (
+    FILE,
+    LINK,
+    Entry,
+    Key,
+    change_of,
+    entry_of,
+    join,
+    path_of_target,
+    split,
+    version_of,
+)
+from takeback.resources.files.foresight import foresee, merge_files
+from takeback.resources.files.index import Index, load_index, save_index
+from takeback.resources.files.place import Place
+from takeback.resources.files.rescue import rescue
+from takeback.resources.files.restore import Restorer, Work
+from takeback.resources.files.scan import Dirty, scan
+from takeback.resources.files.tree import Folder
+from takeback.resources.files.watch import Watcher
+
+AUDIT_S = 300
+NODES_KEPT = 4096
+
+MARKED = faults.crash_point("files-marked")
+
+
+class Files:
+    """The tree under a root. One thread of one process at a time, under the workspace's lock."""
+
+    name = "files"
+    traits = Traits(exact=True, detects_drift=True)
+
+    def __init__(
+        self,
+        root: Path,
+        state: Path,
+        blobs: BlobStore,
+        contents: Contents,
+        *,
+        excluded: Callable[[bytes], bool],
+        watching: bool = False,
+        progress: Progress = lambda files, size: None,
+    ) -> None:
+        self._place = Place(root)
+        self._cache = state / "files.index"
+        self._blobs = blobs
+        self._contents = contents
+        self._excluded = excluded
+        self._progress = progress
+        self._watching = watching
+        self._watcher: Watcher | None = None
+        self._distrust = ""
+        self._audited = 0.0
+        self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
+        self._root: Folder | None = None
+        self._tree = b""
+        self._linked: set[bytes] = set()
+        self._stated: tuple[str, ...] = ()
+
+    # The present
+
+    def mark(self) -> Mark:
+        """Look at the world, and keep it."""
+        evidence = self._look()
+        self._blobs.sync()
+        faults.reach(MARKED)
+        return Mark(self.name, state_of(self._tree), evidence, self._stated)
+
+    def remember(self) -> None:
+        """Keep what is known for the next process."""
+        if self._root is not None and self._tree:
+            save_index(self._cache, Index(self._tree, self._root, self._stated))
+
+    def counted(self) -> tuple[int, int]:
+        """How many files there are, and how many bytes."""
+        assert self._root is not None
+        sizes = [row.entry.size for _, folder in self._root.walk() for row in folder.files.values()]
+        return len(sizes), sum(sizes)
+
+    def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        """Look at these paths again."""
+        wanted = {target: path_of_target(target) for target in targets}
+        dirty: Dirty = {}
+        for path in wanted.values():
+            folder, name = split(path)
+            dirty.setdefault(folder, set()).add(name)
+        self._ensure_known()
+        assert self._root is not None
+        self._update({folder: names for folder, names in dirty.items() if self._root.find(folder)})
+        return {target: version_of(self._entry(path)) for target, path in wanted.items()}
+
+    def _look(self) -> str:
+        """Bring what is known up to date with the world; returns how that was proved."""
+        if self._root is None and not self._load():
+            return self._first_look()
+        assert self._root is not None
+        if self._watcher is not None and time.monotonic() - self._audited < AUDIT_S:
+            drained = self._watcher.drain()
+            if not drained.lost:
+                self._update(self._with_linked(drained.dirty))
+                return "watcher"
+            self._stop_watching(drained.lost)
+        if self._watcher is not None:
+            return self._audit()
+        self._start_watching()
+        self._update(scan(self._place, self._root))
+        return "scan"
+
+    def _first_look(self) -> str:
+        self._begin_watching()
+        capture = self._capture()
+        self._root = capture.whole()
+        self._finish(capture)
+        return "every file read"
+
+    def _audit(self) -> str:
+        """Look at everything although the watcher says that it knows. What it missed, it may miss again."""
+        assert self._root is not None and self._watcher is not None
+        drained = self._watcher.drain()
+        self._update(self._with_linked(drained.dirty))
+        known = self._tree
+        self._update(scan(self._place, self._root))
+        # What was written after the draining is no miss: the watcher has it by now.
+        late = self._watcher.drain().dirty
+        self._audited = time.monotonic()
+        if self._tree != known and not late and not drained.lost:
+            self._stop_watching("it missed a change that a scan found")
+        else:
+            self._update(self._with_linked(late))
+        return "scan"
+
+    def _ensure_known(self) -> None:
+        if self._root is None:
+            self._look()
+
+    def _load(self) -> bool:
+        """Go on from what the last process knew."""
+        index = load_index(self._cache)
+        if index is None or not self._blobs.has(index.tree):
+            return False
+        self._tree, self._root, self._stated = index.tree, index.root, index.stated
+        self._linked = all_linked(index.root)
+        return True
+
+    def _capture(self) -> Capture:
+        watch = self._watcher.watch if self._watcher is not None else (lambda path, fd: None)
+        return Capture(self._place, self._contents, self._excluded, watch, self._progress)
+
+    def _update(self, dirty: Dirty) -> None:
+        if not dirty:
+            return
+        assert self._root is not None
+        capture = self._capture()
+        capture.update(self._root, dirty)
+        self._finish(capture)
+
+    def _finish(self, capture: Capture) -> None:
+        assert self._root is not None
+        looked_at = {join(job.folder, job.name) for job in capture.jobs}
+        first = not self._tree
+        self._linked = group_links(self._root, all_linked(self._root) if first else self._linked | looked_at)
+        gone = {text.split(" ")[0] for text in capture.stated}
+        self._stated = tuple([*(t for t in self._stated if t.split(" ")[0] not in gone), *capture.stated])[
+            -50:
+        ]
+        self._tree = trees.store(self._root, self._put)
+
+    def _entry(self, path: bytes) -> Entry | None:
+        assert self._root is not None
+        if not path:
+            return self._root.entry
+        folder, name = split(path)
+        above = self._root.find(folder)
+        if above is None:
+            return None
+        if name in above.folders:
+            return above.folders[name].entry
+        return above.files[name].entry if name in above.files else None
+
+    def _key(self, path: bytes) -> Key | None:
+        assert self._root is not None
+        folder, name = split(path)
+        above = self._root.find(folder)
+        row = above.files.get(name) if above is not None else None
+        return row.key if row else None
+
+    # The past
+
+    def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
+        found = trees.diff(tree_of(since.state), tree_of(until.state), self._get)
+        return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
+
+    def entry_at(self, mark: Mark, path: bytes) -> Entry | None:
+        return trees.lookup(tree_of(mark.state), path, self._get)
+
+    def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
+        """Every blob that these marks need, nodes and contents."""
+        live: set[bytes] = set()
+        for mark in marks:
+            trees.reach(tree_of(mark.state), self._get, self._contents, live)
+        return live
+
+    def text(self, version: Version) -> bytes | None:
+        """What a version of a path reads as: a file's content, a link's text."""
+        entry = entry_of(version)
+        if entry is None or entry.kind not in (FILE, LINK):
+            return None
+        return entry.content if entry.kind == LINK else self._contents.read(entry.content, entry.size)
+
+    def _get(self, name: bytes) -> bytes:
+        data = self._nodes.get(name)
+        if data is None:
+            data = self._blobs.get(name)
+            self._keep(name, data)
+        return data
+
+    def _put(self, data: bytes) -> bytes:
+        name = self._blobs.put(data)
+        self._keep(name, data)
+        return name
+
+    def _keep(self, name: bytes, data: bytes) -> None:
+        self._nodes[name] = data
+        if len(self._nodes) > NODES_KEPT:
+            self._nodes.popitem(last=False)
+
+    # Taking back
+
+    def changed_at(self, target: Target) -> int:
+        """For a path that is gone, its folder tells."""
+        assert self._root is not None
+        path = path_of_target(target)
+        if key := self._key(path):
+            return key.ctime_ns
+        while path and self._root.find(path) is None:
+            path = split(path)[0]
+        try:
+            with self._place.folder(path) as fd:
+                return os.fstat(fd).st_ctime_ns
+        except OSError:
+            return 0
+
+    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
+        return merge_files(self._contents, mine, base, goal)
+
+    def foresee(self, swaps: Sequence[Swap]) -> Mapping[Target, tuple[Do, str]]:
+        assert self._root is not None
+        return foresee(self._root, swaps, self._blobs)
+
+    def swap(self, swaps: Sequence[Swap], rollback: str) -> Sequence[Swapped]:
+        kept = rescue(self._place, rollback, swaps, self._contents)
+        now = self.read(swap.target for swap in swaps)
+        results: dict[Target, Swapped] = {}
+        works: dict[Target, Work] = {}
+        for swap in swaps:
+            present = now[swap.target]
+            if swap.target in kept:
+                results[swap.target] = Swapped(swap.target, Did.CONFLICT, present, True, kept[swap.target])
+            elif present.alike(swap.goal):
+                did = Did.RESTORED if swap.goal else Did.REMOVED
+                results[swap.target] = Swapped(swap.target, did, present, True)
+            elif present != swap.present:
+                why = "it was changed since the plan was made"
+                results[swap.target] = Swapped(swap.target, Did.CONFLICT, present, True, why)
+            else:
+                path = path_of_target(swap.target)
+                entry = self._entry(path)
+                works[swap.target] = Work(path, entry, entry_of(swap.goal), self._key(path))
+        if works:
+            Restorer(self._place, self._contents, rollback).run(list(works.values()))
+            results.update(self._verified(works, {swap.target: swap.goal for swap in swaps}))
+        return [results[swap.target] for swap in swaps]
+
+    def _verified(
+        self, works: Mapping[Target, Work], goals: Mapping[Target, Version]
+    ) -> dict[Target, Swapped]:
+        """Read every path again, from the disk, and compare it with what was promised."""
+        now = self.read(works)
+        results = {}
+        for target, work in works.items():
+            did, why, goal = work.did or Did.FAILED, work.why, goals[target]
+            verified = (
+                now[target].alike(goal) if did in (Did.RESTORED, Did.REMOVED) else did is not Did.FAILED
+            )
+            if not verified and not why:
+                why = _difference(entry_of(now[target]), entry_of(goal))
+            results[target] = Swapped(target, did, now[target], verified, why)
+        return results
+
+    # The watcher
+
+    def _begin_watching(self) -> None:
+        if not self._watching or self._distrust:
+            return
+        self._distrust = watch.supported(self._place.fd)
+        if not self._distrust:
+            self._watcher = Watcher(self._place.root)
+            self._audited = time.monotonic()
+
+    def _start_watching(self) -> None:
+        """Watch what is known; the scan that follows sees what was written before."""
+        self._begin_watching()
+        if self._watcher is None or self._root is None:
+            return
+        for path, _ in self._root.walk():
+            try:
+                fd = self._place.open(path)
+            except OSError:
+                continue
+            try:
+                self._watcher.watch(path, fd)
+            finally:
+                os.close(fd)
+
+    def _stop_watching(self, why: str) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+        self._watcher = None
+        if "missed" in why or "limit" in why:
+            self._distrust = why
+            self._stated = (*self._stated, f"the watcher is not used: {why}")
+
+    def _with_linked(self, dirty: Dirty) -> Dirty:
+        """A file with several names can be written through one that nobody watches."""
+        for path in self._linked:
+            folder, name = split(path)
+            if name in dirty.get(folder, ()):
+                continue
+            key = self._key(path)
+            try:
+                with self._place.folder(folder) as fd:
+                    found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                same = key is not None and found.st_ctime_ns == key.ctime_ns and found.st_ino == key.ino
+            except OSError:
+                same = False
+            if not same:
+                dirty.setdefault(folder, set()).add(name)
+        return dirty
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+        self._place.close()
+
+
+def state_of(tree: bytes) -> str:
+    return f"b3:{tree.hex()}"
+
+
+def tree_of(state: str) -> bytes:
+    if not state.startswith("b3:"):
+        raise CorruptionError(f"{state!r} is not the name of a tree")
+    return bytes.fromhex(state[3:])
+
+
+def _difference(now: Entry | None, goal: Entry | None) -> str:
+    """What is still not as it was, in words."""
+    if now is None or goal is None:
+        return "it is gone" if now is None else "it is still there"
+    names = [
+        field
+        for field in ("kind", "mode", "uid", "gid", "mtime_ns", "xattrs", "group")
+        if getattr(now, field) != getattr(goal, field)
+    ]
+    if now.content != goal.content and goal.kind != "d":
+        names.insert(0, "content")
+    return f"its {' and '.join(names)} could not be restored"

@@ -1,0 +1,291 @@
+"""Putting paths back, so that no power cut, kill or concurrent writer can lose anybody's work.
+
+    make everything ready in a staging folder → sync → swap each into its place → folders' modes and times → sync
+
+Each swap is an atomic exchange, after which we look at what came out. If it is not what we meant to replace,
+somebody wrote in the last instant: it is exchanged back and reported. So their version is never lost, not even
+between our look and our write. A path that fails is reported and does not stop the others.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from takeback import faults
+from takeback.core.events import Did
+from takeback.ports import Contents
+from takeback.resources.files import linux
+from takeback.resources.files.entry import FILE, FOLDER, RESTORABLE, Entry, Key, key_of, split
+from takeback.resources.files.place import Place
+from takeback.resources.files.staging import Staging, dress, new_name, old_name
+
+STAGED = faults.crash_point("restore-staged")
+READY = faults.crash_point("restore-ready")
+SWAPPED = faults.crash_point("restore-swapped")
+REMOVED = faults.crash_point("restore-removed")
+DRESSED = faults.crash_point("restore-dressed")
+
+
+class Work(msgspec.Struct):
+    """One path to put back. `key` is that of the present version, as it was just looked at."""
+
+    path: bytes
+    present: Entry | None
+    goal: Entry | None
+    key: Key | None
+    staged: bytes = b""
+    link_to: bytes | None = None
+    did: Did | None = None
+    why: str = ""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the file can stay and only its mode, attributes or times change."""
+        old, new = self.present, self.goal
+        return (
+            old is not None
+            and new is not None
+            and old.kind == new.kind
+            and (old.kind == FOLDER or (old.content == new.content and self.link_to is None))
+        )
+
+    @property
+    def depth(self) -> int:
+        return self.path.count(b"/") + 1 if self.path else 0
+
+    def fail(self, why: str, did: Did = Did.FAILED) -> None:
+        self.did, self.why = did, why
+
+
+class Restorer:
+    """One batch of paths on its way back."""
+
+    def __init__(self, place: Place, contents: Contents, rollback: str) -> None:
+        self.place = place
+        self.contents = contents
+        self.rollback = rollback
+        self._folders: dict[bytes, int] = {}
+        self._before: dict[bytes, os.stat_result] = {}
+
+    def run(self, works: list[Work]) -> None:
+        """Put each path back; every work says afterwards what was done."""
+        for work in works:
+            if work.goal is not None and work.goal.kind not in RESTORABLE:
+                work.fail("it was a socket, a device or unreadable, which cannot be made again")
+        self._touch(b"")
+        staging = Staging(self.place, self.rollback)
+        try:
+            self._stage(staging, works)
+            self._remove(staging, works)
+            self._make_folders(works)
+            self._put_in_place(staging, works)
+            self._dress_in_place(works)
+        finally:
+            staging.close()
+            self._dress_folders(works)
+            self._close()
+        linux.syncfs(self.place.fd)
+        for work in works:
+            if work.did is None:
+                work.did = Did.RESTORED if work.goal is not None else Did.REMOVED
+
+    def _stage(self, staging: Staging, works: list[Work]) -> None:
+        choose_links(works)
+        for work in _open(works):
+            if work.goal is None or work.goal.kind == FOLDER or work.in_place or work.link_to is not None:
+                continue
+            with _blamed(work):
+                staging.make(new_name(work.path), work.goal, self.contents)
+                work.staged = new_name(work.path)
+        faults.reach(STAGED)
+        linux.syncfs(self.place.fd)
+        staging.ready()
+        faults.reach(READY)
+
+    def _remove(self, staging: Staging, works: list[Work]) -> None:
+        """What must go, or make room for another kind; the deepest first."""
+        gone = [w for w in _open(works) if w.present is not None and _must_go(w.present, w.goal)]
+        for work in sorted(gone, key=lambda work: work.depth, reverse=True):
+            with _blamed(work):
+                folder, name = split(work.path)
+                self._retry_closed(folder, lambda fd: self._remove_one(staging, work, fd, name))
+                faults.reach(REMOVED)
+
+    def _remove_one(self, staging: Staging, work: Work, fd: int, name: bytes) -> None:
+        assert work.present is not None
+        if work.present.kind == FOLDER:
+            try:
+                os.rmdir(name, dir_fd=fd)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                if work.goal is None:
+                    work.fail("it still holds what others put there", Did.KEPT)
+                else:
+                    work.fail("a folder with others' files is in its place", Did.CONFLICT)
+            return
+        trash = old_name(work.path)
+        linux.renameat2(fd, name, staging.fd, trash, linux.RENAME_NOREPLACE)
+        if not self._is_ours(staging.fd, trash, work.key):
+            linux.renameat2(staging.fd, trash, fd, name, linux.RENAME_NOREPLACE)
+            return work.fail("it was changed while it was being taken back", Did.CONFLICT)
+        staging.drop(trash)
+
+    def _make_folders(self, works: list[Work]) -> None:
+        new = [w for w in _open(works) if w.goal and w.goal.kind == FOLDER and not w.in_place]
+        for work in sorted(new, key=lambda work: work.depth):
+            with _blamed(work):
+                folder, name = split(work.path)
+                self._retry_closed(folder, lambda fd: os.mkdir(name, 0o700, dir_fd=fd))
+
+    def _put_in_place(self, staging: Staging, works: list[Work]) -> None:
+        ordered = sorted(_open(works), key=lambda work: work.link_to is not None)
+        for work in ordered:
+            if not work.staged and work.link_to is None:
+                continue
+            with _blamed(work):
+                if work.link_to is not None:
+                    self._stage_link(staging, work)
+                folder, name = split(work.path)
+                self._retry_closed(folder, lambda fd: self._swap(staging, work, fd, name))
+                faults.reach(SWAPPED)
+
+    def _stage_link(self, staging: Staging, work: Work) -> None:
+        assert work.link_to is not None
+        name = new_name(work.path)
+        folder, leader = split(work.link_to)
+        os.link(leader, name, src_dir_fd=self._open(folder), dst_dir_fd=staging.fd, follow_symlinks=False)
+        work.staged = name
+
+    def _swap(self, staging: Staging, work: Work, fd: int, name: bytes) -> None:
+        present = work.present if work.present and not _must_go(work.present, work.goal) else None
+        if present is None:
+            try:
+                return linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_NOREPLACE)
+            except FileExistsError:
+                return work.fail("somebody made it anew while it was being taken back", Did.CONFLICT)
+        linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_EXCHANGE)
+        if not self._is_ours(staging.fd, work.staged, work.key):
+            linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_EXCHANGE)
+            work.fail("it was changed while it was being taken back", Did.CONFLICT)
+
+    def _is_ours(self, fd: int, name: bytes, key: Key | None) -> bool:
+        """Whether what came out is what we meant to replace. A rename changes no more than the ctime."""
+        found = key_of(os.stat(name, dir_fd=fd, follow_symlinks=False))
+        return key is not None and (found.ino, found.size, found.mtime_ns, found.mode) == (
+            key.ino,
+            key.size,
+            key.mtime_ns,
+            key.mode,
+        )
+
+    def _dress_in_place(self, works: list[Work]) -> None:
+        for work in _open(works):
+            if work.in_place and work.goal is not None and work.goal.kind != FOLDER:
+                with _blamed(work):
+                    folder, name = split(work.path)
+                    dress(self._open(folder), name, work.goal)
+
+    def _dress_folders(self, works: list[Work]) -> None:
+        """Folders get their mode and time last, the deepest first: whatever is done inside changes the time."""
+        goals = {work.path: work for work in _open(works) if work.goal and work.goal.kind == FOLDER}
+        for path in sorted({*goals, *self._before}, key=lambda path: path.count(b"/"), reverse=True):
+            work = goals.get(path)
+            try:
+                if work is not None and work.goal is not None:
+                    self._dress_folder(path, work.goal)
+                elif not any(w.path == path and w.goal is None and w.did is None for w in works):
+                    self._undisturb(path)
+            except OSError as error:
+                if work is not None:
+                    work.fail(error.strerror or str(error))
+        faults.reach(DRESSED)
+
+    def _dress_folder(self, path: bytes, goal: Entry) -> None:
+        folder, name = split(path)
+        if path:
+            dress(self._open(folder), name, goal)
+        else:
+            dress(self.place.fd, b".", goal)
+
+    def _undisturb(self, path: bytes) -> None:
+        """A folder that we only worked in looks as it did before."""
+        before = self._before[path]
+        fd = self._open(path)
+        if os.fstat(fd).st_mode != before.st_mode:
+            os.fchmod(fd, before.st_mode & 0o7777)
+        os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def _open(self, path: bytes) -> int:
+        """A descriptor of a folder, kept open for the batch."""
+        if path not in self._folders:
+            if len(self._folders) >= 200:
+                self._close()
+            self._folders[path] = self.place.open(path)
+        return self._folders[path]
+
+    def _touch(self, path: bytes) -> int:
+        """A folder that we are going to change something in."""
+        fd = self._open(path)
+        self._before.setdefault(path, os.fstat(fd))
+        return fd
+
+    def _retry_closed(self, folder: bytes, do: Callable[[int], object]) -> None:
+        """Do something in a folder; one of the user's own that is write-protected is opened for that moment."""
+        fd = self._touch(folder)
+        try:
+            do(fd)
+        except PermissionError:
+            found = os.fstat(fd)
+            if found.st_uid != os.geteuid() or found.st_mode & 0o300 == 0o300:
+                raise
+            os.fchmod(fd, (found.st_mode & 0o7777) | 0o300)
+            do(fd)
+
+    def _close(self) -> None:
+        for fd in self._folders.values():
+            os.close(fd)
+        self._folders.clear()
+
+
+class _blamed:
+    """An error of the system belongs to the path that met it."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, OSError):
+            return False
+        self.work.fail(f"{error.strerror or error}")
+        return True
+
+
+def _open(works: Iterable[Work]) -> list[Work]:
+    return [work for work in works if work.did is None]
+
+
+def _must_go(present: Entry, goal: Entry | None) -> bool:
+    """Whether the old must leave before the new can come: an exchange does not turn a folder into a file."""
+    return goal is None or (present.kind == FOLDER) != (goal.kind == FOLDER)
+
+
+def choose_links(works: list[Work]) -> None:
+    """Paths that were one file become one again: the first of them is made, the others are linked to it."""
+    groups: dict[bytes, list[Work]] = {}
+    for work in _open(works):
+        if work.goal is not None and work.goal.kind == FILE and work.goal.group:
+            groups.setdefault(work.goal.group, []).append(work)
+    for members in groups.values():
+        leader = next((work for work in members if work.in_place), members[0])
+        for work in members:
+            same_file = work.key and leader.key and work.in_place and work.key.ino == leader.key.ino
+            if work is not leader and not same_file:
+                work.link_to = leader.path

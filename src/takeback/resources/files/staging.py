@@ -1,0 +1,160 @@
+"""A folder of our own inside the root, where things are made ready before they take their place.
+
+It is on the same file system as what it replaces, so that one rename puts a finished thing where it belongs. It is
+named after its rollback; a later start finds it, and `rescue` tells what in it may be thrown away.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+
+from blake3 import blake3
+
+from takeback import faults
+from takeback.ports import Contents
+from takeback.resources.files.entry import FIFO, FILE, LINK, Entry, kind_of
+from takeback.resources.files.place import FOLDER_FLAGS, Place
+
+READY = b"ready"
+"""Made when everything staged is durable. Without it nothing has been swapped yet."""
+
+
+def staging_name(rollback: str) -> bytes:
+    return b".takeback-" + rollback.encode()
+
+
+def new_name(path: bytes) -> bytes:
+    """Where the new version of a path is made ready, and where the old one comes out of an exchange."""
+    return b"new-" + blake3(path).hexdigest().encode()
+
+
+def old_name(path: bytes) -> bytes:
+    """Where a path that is to be removed goes first, so that we can look at it."""
+    return b"old-" + blake3(path).hexdigest().encode()
+
+
+class Staging:
+    """The staging folder of one rollback."""
+
+    def __init__(self, place: Place, rollback: str) -> None:
+        self.place = place
+        self.name = staging_name(rollback)
+        os.mkdir(self.name, 0o700, dir_fd=place.fd)
+        self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
+
+    def make(self, name: bytes, entry: Entry, contents: Contents) -> None:
+        """A complete new thing under this name, with everything but its place."""
+        if entry.kind == LINK:
+            os.symlink(entry.content, name, dir_fd=self.fd)
+        elif entry.kind == FIFO:
+            os.mkfifo(name, 0o600, dir_fd=self.fd)
+        else:
+            assert entry.kind == FILE
+            self._write(name, entry, contents)
+        dress(self.fd, name, entry)
+
+    def _write(self, name: bytes, entry: Entry, contents: Contents) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o600, dir_fd=self.fd)
+        try:
+            contents.write(entry.content, entry.size, fd, sparse=entry.sparse)
+        finally:
+            os.close(fd)
+
+    def ready(self) -> None:
+        """From here the swaps may begin."""
+        os.close(os.open(READY, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self.fd))
+        faults.fsync(self.fd)
+
+    def is_ready(self) -> bool:
+        return READY in self.names()
+
+    def names(self) -> list[bytes]:
+        return [os.fsencode(name) for name in os.listdir(self.fd)]
+
+    def drop(self, name: bytes) -> None:
+        try:
+            os.unlink(name, dir_fd=self.fd)
+        except IsADirectoryError:
+            os.rmdir(name, dir_fd=self.fd)
+
+    def close(self) -> None:
+        """Throw away what is left, and the folder."""
+        for name in self.names():
+            if name != READY:
+                self.drop(name)
+        if READY in self.names():
+            self.drop(READY)
+        os.close(self.fd)
+        os.rmdir(self.name, dir_fd=self.place.fd)
+
+
+class LeftStaging(Staging):
+    """The staging folder that a killed rollback left."""
+
+    def __init__(self, place: Place, rollback: str) -> None:
+        self.place = place
+        self.name = staging_name(rollback)
+        self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
+
+
+def left_behind(place: Place, rollback: str) -> LeftStaging | None:
+    try:
+        return LeftStaging(place, rollback)
+    except FileNotFoundError:
+        return None
+
+
+def dress(folder_fd: int, name: bytes, entry: Entry) -> None:
+    """Give a path the owner, mode, attributes and time of an entry, through no link."""
+    path_fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder_fd)
+    try:
+        found = os.fstat(path_fd)
+        if kind_of(found.st_mode) != entry.kind:
+            raise OSError(errno.EEXIST, "something else is there now")
+        # The kernel's own name of the open file reaches it even where its mode would not let us open it.
+        own = f"/proc/self/fd/{path_fd}"
+        _own(folder_fd, name, found, entry)
+        if entry.kind != LINK:
+            _attributes(own, entry)
+            if stat.S_IMODE(os.fstat(path_fd).st_mode) != entry.mode:
+                os.chmod(own, entry.mode)
+    finally:
+        os.close(path_fd)
+    os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=folder_fd, follow_symlinks=False)
+
+
+def _own(folder_fd: int, name: bytes, found: os.stat_result, entry: Entry) -> None:
+    if (found.st_uid, found.st_gid) == (entry.uid, entry.gid):
+        return
+    try:
+        os.chown(name, entry.uid, entry.gid, dir_fd=folder_fd, follow_symlinks=False)
+    except PermissionError:
+        # Only root gives files away. The content comes back all the same; the verdict tells the difference.
+        return
+
+
+def _attributes(own: str, entry: Entry) -> None:
+    if not hasattr(os, "listxattr"):
+        return
+    wanted = dict(entry.xattrs)
+    for name in _kept_attributes(own):
+        if name not in wanted:
+            os.removexattr(own, name)
+    for name, value in wanted.items():
+        os.setxattr(own, name, value)
+
+
+def _kept_attributes(own: str) -> Iterator[bytes]:
+    try:
+        names = os.listxattr(own)
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            return
+        raise
+    yield from (
+        os.fsencode(name) for name in names if os.fsencode(name).startswith((b"user.", b"system.posix_acl_"))
+    )

@@ -1,0 +1,214 @@
+"""A tree of entries, in memory and as content.
+
+Each folder is a node: the list of its entries, sorted by name, stored under the digest of its bytes. A folder's
+entry in its parent holds that digest, so the digest of the top node names the whole tree, two trees differ only
+where digests differ, and one changed file costs the nodes on its way to the top. The node of a large folder is
+split into pieces at names whose hash says so; one change then costs one piece and the list of pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from zlib import crc32
+
+import msgspec
+
+from takeback.errors import CorruptionError
+from takeback.ports import Contents
+from takeback.resources.files.entry import FILE, FOLDER, Entry, Key, join
+
+Get = Callable[[bytes], bytes]
+Put = Callable[[bytes], bytes]
+
+PIECE_ENTRIES = 256
+_LEAF, _FAN = 0, 1
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A path that is not a folder: what it was, and the key under which that was read.
+
+    A racy one was written so shortly before it was read that a later write could have left the same times; it is
+    read again next time.
+    """
+
+    entry: Entry
+    key: Key | None
+    racy: bool = False
+
+
+class Folder(msgspec.Struct, array_like=True):
+    """A folder and all below it. `node` is the digest of its own node, or empty where it must be made anew."""
+
+    entry: Entry
+    key: Key | None
+    files: dict[bytes, Row] = {}
+    folders: dict[bytes, "Folder"] = {}  # noqa: UP037  msgspec resolves the name later
+    node: bytes = b""
+
+    def names(self) -> set[bytes]:
+        return self.files.keys() | self.folders.keys()
+
+    def find(self, path: bytes) -> Folder | None:
+        """The folder at this path below, if it is one."""
+        folder: Folder | None = self
+        for name in path.split(b"/") if path else ():
+            folder = folder.folders.get(name) if folder else None
+        return folder
+
+    def dirty(self, path: bytes) -> Folder:
+        """The folder at this path, with every node on the way marked to be made anew."""
+        folder = self
+        folder.node = b""
+        for name in path.split(b"/") if path else ():
+            folder = folder.folders[name]
+            folder.node = b""
+        return folder
+
+    def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, Folder]]:
+        """This folder and every one below it."""
+        pending = [(path, self)]
+        while pending:
+            here, folder = pending.pop()
+            yield here, folder
+            pending.extend((join(here, name), below) for name, below in folder.folders.items())
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_leaf = msgspec.msgpack.Decoder(tuple[int, list[tuple[bytes, Entry]]]).decode
+_fan = msgspec.msgpack.Decoder(tuple[int, list[tuple[bytes, bytes]]]).decode
+
+
+def store(root: Folder, put: Put) -> bytes:
+    """Store every node that changed, deepest first, and return the name of the whole tree."""
+    changed = [folder for _, folder in _stale(root)]
+    for folder in reversed(changed):
+        folder.node = _store_node(folder, put)
+    top = msgspec.structs.replace(root.entry, content=root.node)
+    return put(_encode((_LEAF, [(b"", top)])))
+
+
+def _stale(root: Folder) -> Iterator[tuple[bytes, Folder]]:
+    """Folders whose node must be made anew, each before those below it."""
+    pending = [(b"", root)]
+    while pending:
+        path, folder = pending.pop()
+        if not folder.node:
+            yield path, folder
+            pending.extend((name, below) for name, below in folder.folders.items() if not below.node)
+
+
+def _store_node(folder: Folder, put: Put) -> bytes:
+    items = [(name, row.entry) for name, row in folder.files.items()]
+    items += [
+        (name, msgspec.structs.replace(below.entry, content=below.node))
+        for name, below in folder.folders.items()
+    ]
+    items.sort(key=lambda item: item[0])
+    if len(items) <= 2 * PIECE_ENTRIES:
+        return put(_encode((_LEAF, items)))
+    pieces = [(piece[0][0], put(_encode((_LEAF, piece)))) for piece in _pieces(items)]
+    return put(_encode((_FAN, pieces)))
+
+
+def _pieces(items: list[tuple[bytes, Entry]]) -> Iterator[list[tuple[bytes, Entry]]]:
+    """Cut where a name's hash says so: a name that comes or goes moves no other cut."""
+    start = 0
+    for index, (name, _) in enumerate(items):
+        if index > start and crc32(name) % PIECE_ENTRIES == 0:
+            yield items[start:index]
+            start = index
+    yield items[start:]
+
+
+def read_node(name: bytes, get: Get) -> dict[bytes, Entry]:
+    """The entries of one stored folder."""
+    data = get(name)
+    try:
+        # The first byte is the array's head, the second says which kind of node it is.
+        if data[1] == _LEAF:
+            return dict(_leaf(data)[1])
+        return {key: entry for _, piece in _fan(data)[1] for key, entry in _leaf(get(piece))[1]}
+    except (msgspec.DecodeError, IndexError) as error:
+        raise CorruptionError(f"the stored folder b3:{name.hex()} cannot be read: {error}") from error
+
+
+def top_entry(tree: bytes, get: Get) -> Entry:
+    return read_node(tree, get)[b""]
+
+
+def load(tree: bytes, get: Get) -> Folder:
+    """A stored tree, whole, without keys: every file will be looked at again."""
+    root = Folder(top_entry(tree, get), None)
+    pending = [root]
+    while pending:
+        folder = pending.pop()
+        folder.node = folder.entry.content
+        for name, entry in read_node(folder.node, get).items():
+            if entry.kind == FOLDER:
+                folder.folders[name] = Folder(entry, None)
+                pending.append(folder.folders[name])
+            else:
+                folder.files[name] = Row(entry, None)
+    return root
+
+
+def lookup(tree: bytes, path: bytes, get: Get) -> Entry | None:
+    """One path of a stored tree."""
+    entry: Entry | None = top_entry(tree, get)
+    for name in path.split(b"/") if path else ():
+        if entry is None or entry.kind != FOLDER:
+            return None
+        entry = read_node(entry.content, get).get(name)
+    return entry
+
+
+Difference = tuple[bytes, Entry | None, Entry | None]
+
+
+def diff(before: bytes, after: bytes, get: Get) -> Iterator[Difference]:
+    """Every path that differs between two stored trees, with its entry in each."""
+    if before == after:
+        return
+    pending: list[Difference] = [(b"", top_entry(before, get), top_entry(after, get))]
+    while pending:
+        path, old, new = pending.pop()
+        if not _same(old, new):
+            yield path, old, new
+        old_node = old.content if old is not None and old.kind == FOLDER else b""
+        new_node = new.content if new is not None and new.kind == FOLDER else b""
+        if old_node == new_node:
+            continue
+        was = read_node(old_node, get) if old_node else {}
+        now = read_node(new_node, get) if new_node else {}
+        pending.extend(
+            (join(path, name), was.get(name), now.get(name))
+            for name in was.keys() | now.keys()
+            if was.get(name) != now.get(name)
+        )
+
+
+def _same(old: Entry | None, new: Entry | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    if old.kind == FOLDER == new.kind:
+        return msgspec.structs.replace(old, content=b"") == msgspec.structs.replace(new, content=b"")
+    return old == new
+
+
+def reach(tree: bytes, get: Get, contents: Contents, live: set[bytes]) -> None:
+    """Add every blob that a stored tree needs. What is in `live` already has been followed."""
+    pending = [tree]
+    while pending:
+        name = pending.pop()
+        if name in live:
+            continue
+        live.add(name)
+        data = get(name)
+        if data[1] == _FAN:
+            pending.extend(piece for _, piece in _fan(data)[1])
+            continue
+        for _, entry in _leaf(data)[1]:
+            if entry.kind == FOLDER:
+                pending.append(entry.content)
+            elif entry.kind == FILE and entry.content[:32] not in live:
+                live.update(contents.blobs(entry.content, entry.size))

@@ -1,0 +1,73 @@
+"""The workspace lock: one process at a time looks at the world, takes back, or cleans up.
+
+A kernel lock, so that it ends with its holder. The file says who that is, for the error message only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from takeback.errors import BackendError, RunBusy
+
+WAIT_S = 10.0
+_POLL_S = 0.002
+
+
+class WorkspaceLock:
+    """Held for a mark, a rollback or a clean-up; not for the length of a run. May be taken again by its holder."""
+
+    def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
+        self._path = path
+        self._wait_s = wait_s
+        self._thread = threading.RLock()
+        self._depth = 0
+        self._fd = -1
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._thread:
+            if not self._depth:
+                self._acquire()
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    os.close(self._fd)
+                    self._fd = -1
+
+    def _acquire(self) -> None:
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise BackendError(
+                f"{self._path} cannot be opened: {error.strerror}; nothing was done"
+            ) from error
+        deadline = time.monotonic() + self._wait_s
+        while not _try_lock(fd):
+            if time.monotonic() > deadline:
+                holder = os.pread(fd, 100, 0).decode("utf-8", "replace").strip() or "another process"
+                os.close(fd)
+                raise RunBusy(
+                    f"{holder} is working on this workspace; nothing was changed",
+                    hint="try again when it is done",
+                )
+            time.sleep(_POLL_S)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
+        self._fd = fd
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

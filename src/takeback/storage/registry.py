@@ -1,0 +1,153 @@
+"""Where the state of each workspace is kept.
+
+    <home>/workspaces/<name>-<12 hex of the path's digest>/workspace.json
+
+The folder's name follows from the workspace's path, so that finding it costs one look. `workspace.json` also
+notes which directory that was (device and inode), so that a moved workspace is recognised and not taken for a
+new one. Nothing is ever written into the workspace itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from blake3 import blake3
+
+from takeback.core.codec import path_of, text_of
+from takeback.errors import BackendError, ConflictError, CorruptionError, FormatTooNew, UsageError
+from takeback.faults import fsync, write_all
+from takeback.storage.private import private_folder
+
+CARD = "workspace.json"
+CARD_FORMAT = 1
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What the registry knows of a workspace."""
+
+    format: int
+    root: str
+    device: int
+    inode: int
+
+    @property
+    def path(self) -> Path:
+        return Path(os.fsdecode(path_of(self.root)))
+
+
+class Registry:
+    """All workspaces of one state folder."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / "workspaces"
+
+    def state_of(self, root: Path) -> Path:
+        """The state folder that belongs to this path, whether it exists or not."""
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name).strip("-.")[:40] or "root"
+        return self.folder / f"{name}-{blake3(os.fsencode(root)).hexdigest()[:12]}"
+
+    def find(self, root: Path) -> Path | None:
+        """The state folder of a protected workspace; None where the path is not protected.
+
+        Raises ConflictError where this very directory is protected under another path: it was moved.
+        """
+        state = self.state_of(root)
+        if (state / CARD).exists():
+            read_card(state)
+            return state
+        if moved := self.moved(root):
+            raise ConflictError(
+                f"{root} was protected as {moved} and has been moved since; its history is still there",
+                hint="`takeback init` here connects it with its history again",
+            )
+        return None
+
+    def create(self, root: Path) -> Path:
+        """Begin to protect a workspace, or connect a moved one with its history again."""
+        state = self.state_of(root)
+        private_folder(self.home)
+        private_folder(self.folder)
+        if not (state / CARD).exists() and (moved := self.moved(root)):
+            os.rename(self.state_of(moved), state)
+        private_folder(state)
+        write_card(state, root)
+        return state
+
+    def moved(self, root: Path) -> Path | None:
+        """The path under which this directory was protected before, if nothing is there any more."""
+        here = root.stat()
+        for _, card in self.cards():
+            if (card.device, card.inode) == (here.st_dev, here.st_ino) and not card.path.exists():
+                return card.path
+        return None
+
+    def nearest(self, start: Path) -> Path | None:
+        """The closest protected workspace at or above a path."""
+        for folder in (start, *start.parents):
+            if (self.state_of(folder) / CARD).exists():
+                return folder
+        return None
+
+    def cards(self) -> Iterator[tuple[Path, Card]]:
+        """Every workspace. A damaged card does not hide the others."""
+        try:
+            folders = sorted(self.folder.iterdir())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise BackendError(f"the state folder {self.folder} cannot be read: {error.strerror}") from error
+        for state in folders:
+            if (state / CARD).exists():
+                try:
+                    yield state, read_card(state)
+                except CorruptionError:
+                    continue
+
+
+def read_card(state: Path) -> Card:
+    try:
+        card = msgspec.json.decode((state / CARD).read_bytes(), type=Card)
+    except msgspec.DecodeError as error:
+        raise CorruptionError(
+            f"{state / CARD} is damaged: {error}", hint="delete this one file and run `takeback init` again"
+        ) from error
+    except OSError as error:
+        raise BackendError(
+            f"{state / CARD} cannot be read: {error.strerror}", hint="check the folder's owner and mode"
+        ) from error
+    if card.format > CARD_FORMAT:
+        raise FormatTooNew(
+            f"{state} was written by a newer Takeback (format {card.format}); nothing was changed",
+            hint="upgrade Takeback",
+        )
+    return card
+
+
+def write_card(state: Path, root: Path) -> None:
+    """Note which directory this is, atomically."""
+    try:
+        here = root.stat()
+    except OSError as error:
+        raise UsageError(f"{root} is not there: {error.strerror}") from error
+    card = Card(CARD_FORMAT, text_of(os.fsencode(root)), here.st_dev, here.st_ino)
+    target, temporary = state / CARD, state / f"{CARD}.new"
+    if target.exists() and read_card(state) == card:
+        return
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(fd, msgspec.json.encode(card) + b"\n")
+            fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, target)
+    except OSError as error:
+        raise BackendError(
+            f"the state folder {state} cannot be written: {error.strerror}; nothing was recorded",
+            hint="make room or make it writable, and try again",
+        ) from error

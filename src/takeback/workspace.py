@@ -1,0 +1,385 @@
+"""A directory under protection: the composition root, where the parts are put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+from takeback import config
+from takeback._version import __version__
+from takeback.core import events as e
+from takeback.core import ids
+from takeback.core.change import Change, Target
+from takeback.core.codec import path_of, text_of
+from takeback.core.history import Action, Checkpoint, History
+from takeback.core.rollback import OnConflict
+from takeback.core.selection import Filter, any_target
+from takeback.engine import recovery
+from takeback.engine.diff import Diff
+from takeback.engine.ledger import Ledger
+from takeback.engine.prune import Limits, Pruned, prune
+from takeback.engine.report import RollbackReport
+from takeback.engine.rollback import Rollbacks
+from takeback.engine.tracker import Tracker
+from takeback.errors import RefusedError, UsageError
+from takeback.ports import Finding, Journal
+from takeback.resources.files.exclude import excluder
+from takeback.resources.files.resource import Files
+from takeback.storage.clock import SystemClock
+from takeback.storage.lock import WorkspaceLock
+from takeback.storage.packs import PackStore
+from takeback.storage.packs.files import StoredContents
+from takeback.storage.registry import Registry
+from takeback.storage.sqlite import SqliteJournal
+
+JOURNAL = "journal.db"
+
+Progress = Callable[[int, int], None]
+
+
+def _silent(files: int, size: int) -> None:
+    """No progress is shown."""
+
+
+class Workspace:
+    """The state of one protected directory. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        root: Path,
+        state: Path,
+        journal: Journal,
+        *,
+        watching: bool = False,
+        progress: Progress = _silent,
+    ) -> None:
+        self.root = root
+        self.state = state
+        self.journal = journal
+        self.ledger = Ledger(journal)
+        self._watching = watching
+        self._progress = progress
+
+    # The parts, each made when it is first needed: reading the log opens no content store.
+
+    @cached_property
+    def settings(self) -> config.Config:
+        return config.read_config(self.root)
+
+    @cached_property
+    def store(self) -> PackStore:
+        return PackStore(self.state / "packs")
+
+    @cached_property
+    def files(self) -> Files:
+        hidden = [
+            os.fsencode(p.relative_to(self.root))
+            for p in [self.state.parent.parent]
+            if p.is_relative_to(self.root)
+        ]
+        return Files(
+            self.root,
+            self.state,
+            self.store,
+            StoredContents(self.store),
+            excluded=excluder(self.settings.files.exclude, hidden),
+            watching=self._watching,
+            progress=self._progress,
+        )
+
+    @cached_property
+    def lock(self) -> WorkspaceLock:
+        return WorkspaceLock(self.state / "lock")
+
+    @cached_property
+    def tracker(self) -> Tracker:
+        return Tracker(self.ledger, [self.files], self.lock, SystemClock(), self.state / "alive")
+
+    @cached_property
+    def rollbacks(self) -> Rollbacks:
+        return Rollbacks(self.tracker, config.actor())
+
+    # What happened
+
+    @property
+    def history(self) -> History:
+        """What the journal says now."""
+        return self.ledger.refresh()
+
+    def log(self) -> list[Action | Checkpoint]:
+        """Every action and checkpoint, oldest first."""
+        history = self.history
+        entries: list[Action | Checkpoint] = [*history.actions.values(), *history.checkpoints.values()]
+        return sorted(entries, key=lambda entry: ids.seq_of(entry.id))
+
+    def diff(self, a: str | Checkpoint = "", b: str | Checkpoint = "", paths: Iterable[str] = ()) -> Diff:
+        """What lies between two checkpoints, or a checkpoint and the present, or what one action changed.
+
+        Without anything: what has changed since the last action began, or since the last checkpoint.
+        """
+        start, end, wanted = _id(a), _id(b), self.path_filter(paths)
+        if start and ids.parse(start)[0] == ids.ACTION and not end:
+            changes: Iterable[Change] = self._action(start).changes
+        else:
+            changes = self._between(start, end)
+        return Diff(tuple(change for change in changes if wanted(change.target)), self.files.text)
+
+    def _between(self, start: str, end: str) -> Iterable[Change]:
+        with self.lock.held():
+            history = self.history
+            now = None if end else self.files.mark()
+            since = self._mark_of(start) if start else _last_beginning(history)
+            until = now or self._mark_of(end)
+            return list(self.files.changes(since, until)) if since else []
+
+    def _action(self, id: str) -> Action:
+        action = self.history.actions.get(id)
+        if action is None:
+            raise UsageError(f"there is no action {id}", hint="`takeback log` lists what there is")
+        return action
+
+    def _mark_of(self, id: str) -> e.Mark:
+        """The files as they were at a checkpoint, or when an action began."""
+        kind, _ = ids.parse(id)
+        history = self.history
+        marks: Sequence[e.Mark] = ()
+        if id in history.checkpoints:
+            marks = history.checkpoints[id].taken.marks
+        elif id in history.actions:
+            marks = getattr(history.actions[id].began, "marks", ())
+        else:
+            raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists what there is")
+        for mark in marks:
+            if mark.resource == "files":
+                return mark
+        raise UsageError(f"{id} has no picture of the files", hint="name a checkpoint, or an action")
+
+    # Recording
+
+    def recover(self) -> list[str]:
+        """Finish and settle what a crash left open; returns what was done, in words."""
+        if not self.history.open_actions() and not self.history.marks:
+            return []
+        with self.lock.held():
+            self.ledger.refresh()
+            notes = []
+            if finished := self.rollbacks.finish():
+                notes.append(f"finished the interrupted {finished.kind} {finished.rollback}: {finished}")
+            return notes + recovery.settle(self.tracker)
+
+    def save(self, message: str = "") -> Checkpoint:
+        """Take a checkpoint."""
+        self.recover()
+        id = self.tracker.save(message, config.actor())
+        return self.ledger.history.checkpoints[id]
+
+    @contextmanager
+    def recording(self, name: str, *, actor: str = "", ref: str = "") -> Iterator[str]:
+        """What changes in this block is one action, whoever or whatever does it. Gives its id.
+
+        An exception is recorded and goes on; nothing is taken back by itself.
+        """
+        self.recover()
+        id = self.tracker.begin(name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref)
+        recovery.show_life(self.tracker, id)
+        try:
+            yield id
+        except BaseException as error:
+            self.tracker.end(id, e.Outcome.FAILED, why=f"{type(error).__name__}: {error}"[:500])
+            raise
+        else:
+            self.tracker.end(id, e.Outcome.DONE)
+        finally:
+            recovery.end_life(self.tracker, id)
+
+    def parent_action(self) -> str:
+        """The action of this workspace inside which this process runs."""
+        name, _, id = config.parent_action().rpartition(":")
+        return id if name == self.state.name else ""
+
+    # Taking back
+
+    def undo(
+        self,
+        *wanted: str,
+        to: str | Checkpoint | None = None,
+        paths: Iterable[str] = (),
+        preview: bool = False,
+        on_conflict: str = "stop",
+    ) -> RollbackReport:
+        """Take back what recorded actions did: the last one, these, or all after a checkpoint."""
+        return self.rollbacks.undo(
+            wanted,
+            to=_id(to),
+            wanted=self.path_filter(paths),
+            preview=preview,
+            on_conflict=_choice(on_conflict),
+        )
+
+    def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
+        """Take the most recent rollback back."""
+        return self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict))
+
+    def restore(
+        self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
+    ) -> RollbackReport:
+        """Make the workspace equal to a checkpoint, whoever changed it; `redo` brings the present back."""
+        return self.rollbacks.restore(_id(checkpoint), wanted=self.path_filter(paths), preview=preview)
+
+    def path_filter(self, paths: Iterable[str]) -> Filter:
+        """Which targets are meant by paths, given relative to the current folder or absolute."""
+        roots = [self._relative(path) for path in paths]
+        if not roots:
+            return any_target
+
+        def wanted(target: Target) -> bool:
+            path = path_of(target.name)
+            return target.resource == "files" and any(
+                path == root or path.startswith(root + b"/") or root == b"." for root in roots
+            )
+
+        return wanted
+
+    def _relative(self, path: str) -> bytes:
+        # The folder is resolved, the name is not: it may be a link that is meant itself.
+        folder, name = os.path.split(os.path.abspath(path))
+        whole = os.path.join(os.path.realpath(folder), name)
+        relative = os.path.relpath(whole, self.root)
+        if relative == ".." or relative.startswith("../"):
+            raise UsageError(f"{path} is outside the workspace {self.root}")
+        return os.fsencode(relative)
+
+    # Keeping house
+
+    def verify(self, *, deep: bool = False) -> list[Finding]:
+        """Everything that is not as it was written; an empty list is the proof that all is well."""
+        findings = list(self.journal.check())
+        if not findings:
+            findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self.history.breaches]
+        if (self.state / "packs").exists():
+            findings += self.store.check(deep=deep)
+        return findings
+
+    def gc(self) -> Pruned:
+        """Let go of content that the limits do not keep."""
+        limits = self.settings.store
+        with self.lock.held():
+            self.recover()
+            self.files.mark()
+            return prune(
+                self.journal.read(),
+                self.files,
+                self.store,
+                Limits(limits.keep_days, limits.keep_checkpoints, limits.quota_bytes),
+                SystemClock().now_us(),
+            )
+
+    def close(self) -> None:
+        if "files" in self.__dict__:
+            self.files.remember()
+            self.files.close()
+        if "store" in self.__dict__:
+            self.store.close()
+        self.journal.close()
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Workspace {self.root}>"
+
+
+def _id(named: str | Checkpoint | None) -> str:
+    return named.id if isinstance(named, Checkpoint) else named or ""
+
+
+def _choice(text: str) -> OnConflict:
+    try:
+        return OnConflict(text)
+    except ValueError:
+        choices = ", ".join(choice.value for choice in OnConflict)
+        raise UsageError(f"{text!r} is no choice for conflicts", hint=f"one of {choices}") from None
+
+
+def _last_beginning(history: History) -> e.Mark | None:
+    """The files before the most recent action, else at the last checkpoint."""
+    for action in reversed(history.actions.values()):
+        if action.is_tool:
+            for mark in getattr(action.began, "marks", ()):
+                if mark.resource == "files":
+                    found: e.Mark = mark
+                    return found
+    return history.marks.get("files")
+
+
+def open_workspace(
+    root: str | os.PathLike[str] = ".",
+    *,
+    home: Path | None = None,
+    watching: bool = True,
+    progress: Progress = _silent,
+    allow_home: bool = False,
+) -> Workspace:
+    """Open exactly this directory, and begin to protect it if it is not yet."""
+    path = _directory(root)
+    if not allow_home:
+        refuse_too_wide(path)
+    state = Registry(home or config.state_home()).create(path)
+    workspace = Workspace(path, state, SqliteJournal(state / JOURNAL), watching=watching, progress=progress)
+    if not workspace.journal.head().count:
+        began = e.WorkspaceBegan(text_of(os.fsencode(path)), __version__)
+        # The key makes two processes that open it for the first time write one event.
+        workspace.journal.append([began], stream=ids.WORKSPACE, key="workspace-began")
+    return workspace
+
+
+def find_workspace(
+    start: str | os.PathLike[str] = ".", *, home: Path | None = None, progress: Progress = _silent
+) -> Workspace | None:
+    """Open the workspace that a directory belongs to; None where it is not protected."""
+    registry = Registry(home or config.state_home())
+    root = find_root(start, registry)
+    state = registry.find(root)
+    return Workspace(root, state, SqliteJournal(state / JOURNAL), progress=progress) if state else None
+
+
+def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:
+    """The nearest protected workspace, else the nearest takeback.toml, else `.git`, else the directory itself."""
+    path = _directory(start)
+    if nearest := registry.nearest(path):
+        return nearest
+    for name in (config.FILE, ".git"):
+        for folder in (path, *path.parents):
+            if (folder / name).exists() and not _too_wide(folder):
+                return folder
+    return path
+
+
+def refuse_too_wide(root: Path) -> None:
+    """A home folder, or anything above it, is not protected by accident."""
+    if _too_wide(root):
+        raise RefusedError(
+            f"{root} is a home folder or above one; nothing was recorded",
+            hint="go to the project's folder, or insist with --allow-home",
+        )
+
+
+def _too_wide(root: Path) -> bool:
+    home = config.home_folder()
+    return root in (home, *home.parents)
+
+
+def _directory(path: str | os.PathLike[str]) -> Path:
+    found = Path(os.path.realpath(path))
+    if not found.is_dir():
+        raise UsageError(f"{found} is not a folder; nothing was done", hint="name the workspace with -C DIR")
+    return found

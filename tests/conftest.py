@@ -1,0 +1,75 @@
+"""What holds for every test: sweeps wait for --all, nothing is skipped in CI, no test meets real state."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Generator
+from typing import TypeVar
+
+import hypothesis
+import pytest
+
+# A skip hides a promise that nobody checked. Only what the machine cannot do may be left out, and says so.
+ALLOWED_SKIP = "not on this platform:"
+
+hypothesis.settings.register_profile("sample", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("all", deadline=None, max_examples=1000)
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+_state_number = itertools.count()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also run the long sweeps, over every case")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    everything = bool(config.getoption("--all"))
+    if everything:
+        # Tests that take a sample of their own cases read this while they are collected.
+        os.environ["TAKEBACK_TEST_ALL"] = "1"
+    hypothesis.settings.load_profile("all" if everything else "sample")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all"):
+        return
+    sweeps = [item for item in items if item.get_closest_marker("sweep")]
+    if sweeps:
+        config.hook.pytest_deselected(items=sweeps)
+        items[:] = [item for item in items if not item.get_closest_marker("sweep")]
+
+
+def _refuse_skip(report: Report) -> Report:
+    if os.environ.get("CI", "").lower() != "true" or not report.skipped or hasattr(report, "wasxfail"):
+        return report
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if not reason.removeprefix("Skipped: ").startswith(ALLOWED_SKIP):
+        report.outcome = "failed"
+        report.longrepr = f"{reason}\nWith CI=true only '{ALLOWED_SKIP} …' is a reason to skip."
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _refuse_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _refuse_skip((yield))
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Give each test a state folder of its own, and a git that does not know the developer's settings."""
+    base = tmp_path_factory.getbasetemp()
+    monkeypatch.setenv("TAKEBACK_HOME", str(base / f"takeback-home-{next(_state_number)}"))
+    monkeypatch.delenv("TAKEBACK_ACTION", raising=False)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "Test")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "test@example.org")

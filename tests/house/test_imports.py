@@ -1,0 +1,99 @@
+"""Imports point downwards, the core is pure, and `import takeback` stays light."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.repository import ROOT, SOURCE, python_files
+
+HEAVY = {"asyncio", "click", "http", "psycopg", "rich", "socket", "ssl", "urllib.request"}
+TOUCHING = {"__import__", "eval", "exec", "input", "open", "print"}
+CLOCKS = {"now", "today", "utcnow"}
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    """Hold the contracts of pyproject.toml against the package under `root`."""
+    return subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root / "src")},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_imports_point_downwards() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_contract_can_break(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(SOURCE, tmp_path / "src/takeback", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in {
+        "core/_planted.py": "import os",
+        "errors.py": "import takeback.ports",
+        "resources/_one.py": "import takeback.resources._two",
+        "resources/_two.py": "",
+        "cli/commands/_one.py": "import takeback.cli.commands._two",
+        "cli/commands/_two.py": "",
+    }.items():
+        path = tmp_path / "src/takeback" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.write_text(text)
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1
+    for contract in (
+        "Imports point downwards",
+        "The core is pure",
+        "No resource knows another",
+        "No command knows another",
+    ):
+        assert f"{contract} BROKEN" in done.stdout
+
+
+def impurities(text: str) -> list[str]:
+    """Name what touches the world without an import: files, the terminal, the clock."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in TOUCHING:
+                found.append(f"line {node.lineno}: {name}()")
+            case ast.Call(func=ast.Attribute(attr=name)) if name in CLOCKS:
+                found.append(f"line {node.lineno}: .{name}()")
+    return found
+
+
+@pytest.mark.parametrize("path", python_files(SOURCE / "core"), ids=lambda path: path.name)
+def test_the_core_asks_nobody(path: Path) -> None:
+    assert impurities(path.read_text(encoding="utf-8")) == []
+
+
+def test_an_impurity_is_found() -> None:
+    assert impurities("def f(): return open('x')") == ["line 1: open()"]
+    assert impurities("t = datetime.now()") == ["line 1: .now()"]
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter loads for this statement."""
+    code = f"import sys; was = set(sys.modules); {statement}; new = set(sys.modules) - was"
+    code += "; import json; print(json.dumps(sorted(new)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_import_takeback_is_light() -> None:
+    assert not loaded_by("import takeback") & HEAVY
+
+
+def test_a_heavy_import_is_found() -> None:
+    assert loaded_by("import takeback, click") & HEAVY == {"click"}
