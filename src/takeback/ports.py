@@ -155,6 +155,9 @@ class Resource(Protocol):
     def mark(self) -> Mark:
         """Look at the world and keep what is needed to come back here. Durable when this returns."""
 
+    def settled(self, mark: Mark) -> None:
+        """This mark has been recorded, so the next changes will be asked from it. A hint, for speed."""
+
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
         """How the world at `until` differs from the world at `since`."""
 

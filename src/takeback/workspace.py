@@ -16,6 +16,7 @@ from takeback.core import ids
 from takeback.core.change import Change, Target
 from takeback.core.codec import path_of, text_of
 from takeback.core.history import Action, Checkpoint, History
+from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict
 from takeback.core.selection import Filter, any_target
 from takeback.engine import recovery
@@ -162,10 +163,10 @@ class Workspace:
 
     def recover(self) -> list[str]:
         """Finish and settle what a crash left open; returns what was done, in words."""
-        if not self.history.open_actions() and not self.history.marks:
-            return []
         with self.lock.held():
-            self.ledger.refresh()
+            history = self.history
+            if not history.open_actions() and not history.open_actions(Life.BACKGROUND):
+                return []
             notes = []
             if finished := self.rollbacks.finish():
                 notes.append(f"finished the interrupted {finished.kind} {finished.rollback}: {finished}")
@@ -173,8 +174,9 @@ class Workspace:
 
     def save(self, message: str = "") -> Checkpoint:
         """Take a checkpoint."""
-        self.recover()
-        id = self.tracker.save(message, config.actor())
+        with self.lock.held():
+            self.recover()
+            id = self.tracker.save(message, config.actor())
         return self.ledger.history.checkpoints[id]
 
     @contextmanager
@@ -183,8 +185,9 @@ class Workspace:
 
         An exception is recorded and goes on; nothing is taken back by itself.
         """
-        self.recover()
-        id = self.tracker.begin(name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref)
+        with self.lock.held():
+            self.recover()
+            id = self.tracker.begin(name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref)
         recovery.show_life(self.tracker, id)
         try:
             yield id

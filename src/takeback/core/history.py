@@ -108,6 +108,7 @@ class History:
         self.breaches: list[Breach] = []
         self.marks: dict[str, e.Mark] = {}
         self.streams: dict[str, int] = defaultdict(int)
+        self._unended: dict[str, Action] = {}
         self._timeline: dict[Target, list[Entry]] = defaultdict(list)
         self._shared: dict[str, list[Entry]] = defaultdict(list)
         self._settlers: dict[tuple[str, Target], list[str]] = defaultdict(list)
@@ -159,7 +160,7 @@ class History:
 
     def open_actions(self, life: Life = Life.OPEN) -> list[Action]:
         """Actions without a recorded end; or those whose processes outlived their command."""
-        return [action for action in self.actions.values() if action.life is life]
+        return [action for action in self._unended.values() if action.life is life]
 
     # One method for each event
 
@@ -196,7 +197,7 @@ class History:
         kind, name = _called(event)
         actor = getattr(event, "actor", "")
         action = Action(record.id, kind, name, record.stream, actor, record.at_us, event)
-        self.actions[action.id] = action
+        self.actions[action.id] = self._unended[action.id] = action
         if run := self.runs.get(record.stream):
             run.actions.append(action.id)
         if isinstance(event, e.DriftSeen):
@@ -237,6 +238,8 @@ class History:
 
     def _finish(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
         action.ended_us = record.at_us
+        if action.life is not Life.BACKGROUND:
+            del self._unended[action.id]
         self._add(record, action, changes)
 
     def _add(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:

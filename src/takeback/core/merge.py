@@ -131,13 +131,23 @@ def _span(region: Region, changes: list[Hunk]) -> tuple[int, int]:
 
 def hunks(base: Lines, other: Lines) -> list[Hunk]:
     """What leads from the base to the other, in order; between two hunks there is a line of both."""
+    head = _common(base, other)
+    tail = _common(base[head:][::-1], other[head:][::-1])
+    ends = len(base) - tail, len(other) - tail
+    pairs = sorted(_aligned(base, other, range(head, ends[0]), range(head, ends[1])))
     found: list[Hunk] = []
-    at, other_at = 0, 0
-    for mate, twin in [*_pairs(base, other), (len(base), len(other))]:
-        if mate > at or twin > other_at:
-            found.append(Hunk(at, mate, other_at, twin))
-        at, other_at = mate + 1, twin + 1
+    start = first = head
+    for mate, twin in [*pairs, ends]:
+        if mate > start or twin > first:
+            found.append(Hunk(start, mate, first, twin))
+        start, first = mate + 1, twin + 1
     return _settled(found, base, other)
+
+
+def _common(one: Lines, other: Lines) -> int:
+    """How many lines both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _settled(found: list[Hunk], base: Lines, other: Lines) -> list[Hunk]:
@@ -168,31 +178,8 @@ def _slid(hunk: Hunk, base: Lines, other: Lines, settled: list[Hunk]) -> Hunk:
     return Hunk(start + steps, end + steps, first + steps, last + steps)
 
 
-def _pairs(base: Lines, other: Lines) -> list[Pair]:
-    """Which line of the base is which line of the other, in order."""
-    head = _common(base, other)
-    tail = _common(base[head:][::-1], other[head:][::-1])
-    ends = len(base) - tail, len(other) - tail
-    middle = _aligned(base, other, range(head, ends[0]), range(head, ends[1]))
-    return [
-        *((index, index) for index in range(head)),
-        *sorted(middle),
-        *((ends[0] + index, ends[1] + index) for index in range(tail)),
-    ]
-
-
-def _common(one: Lines, other: Lines) -> int:
-    """How many lines both begin with."""
-    count = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
-        count += 1
-    return count
-
-
 def _aligned(base: Lines, other: Lines, left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]:
-    """Pairs among these lines of both, part by part."""
+    """Which of these lines of the base is which of these of the other, part by part."""
     parts = [(left, right)]
     while parts:
         left, right = _shared(base, other, *parts.pop())

@@ -48,7 +48,14 @@ class Tracker:
     # Marks
 
     def marks(self) -> tuple[e.Mark, ...]:
-        return tuple(resource.mark() for resource in self.resources.values())
+        """Look at the world, with every resource."""
+        recorded = self.ledger.history.marks
+        found = []
+        for name, resource in self.resources.items():
+            if name in recorded:
+                resource.settled(recorded[name])
+            found.append(resource.mark())
+        return tuple(found)
 
     def since_last(self, marks: Sequence[e.Mark]) -> list[Change]:
         """What changed between the last recorded marks and these."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
 from takeback.core.codec import text_of
 from takeback.ports import Contents
+from takeback.resources.files.edits import Edits
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -21,6 +22,7 @@ from takeback.resources.files.entry import (
     join,
     key_of,
     kind_of,
+    split,
 )
 from takeback.resources.files.place import FILE_FLAGS, FOLDER_FLAGS, Place
 from takeback.resources.files.scan import Dirty
@@ -64,20 +66,20 @@ class Capture:
         self.jobs: list[Job] = []
         self.began_ns = time.time_ns()
 
-    def update(self, root: Folder, dirty: Dirty) -> None:
+    def update(self, edits: Edits, dirty: Dirty) -> None:
         """Look at every dirty name again."""
+        self.edits, root = edits, edits.root
         # Folders nearer to the root first: they may make or forget those below.
         for path in sorted(dirty, key=lambda path: path.count(b"/") if path else -1):
             if root.find(path) is not None:
                 self._look_into(root, path, dirty[path])
         self._read_files(root)
 
-    def whole(self) -> Folder:
+    def whole(self, edits: Edits) -> None:
         """Look at everything, for the first time."""
-        root = Folder(Entry(FOLDER, 0, 0, 0, 0, 0), None)
-        self._enter(root, b"", self.place.open(b""), root)
-        self._read_files(root)
-        return root
+        self.edits = edits
+        self._enter(b"", self.place.open(b""), edits.root)
+        self._read_files(edits.root)
 
     def _look_into(self, root: Folder, path: bytes, names: set[bytes]) -> None:
         try:
@@ -91,13 +93,12 @@ class Capture:
                 self._describe(folder, path, fd)
             for name in names:
                 if name:
-                    self._look_at(root, folder, path, name, fd)
+                    self._look_at(folder, join(path, name), fd, enter=True)
         finally:
             os.close(fd)
 
-    def _enter(self, root: Folder, path: bytes, fd: int, folder: Folder) -> None:
-        """A folder that is new to us, and all below it."""
-        pending = [(path, folder)]
+    def _enter(self, path: bytes, fd: int, folder: Folder) -> None:
+        """A folder that is new to us, and all below it. Closes the descriptor."""
         try:
             self._fill(path, folder, fd)
         finally:
@@ -120,68 +121,62 @@ class Capture:
         # Watched before it is listed, so that what is made in between is seen by one of the two.
         self.watch(path, fd)
         self._describe(folder, path, fd)
-        for text in os.listdir(fd):
-            name = os.fsencode(text)
-            if self.excluded(join(path, name)):
-                continue
-            self._look_at(None, folder, path, name, fd)
+        for name in os.listdir(fd):
+            self._look_at(folder, join(path, os.fsencode(name)), fd, enter=False)
 
     def _describe(self, folder: Folder, path: bytes, fd: int) -> None:
         """The folder's own entry."""
         found = os.fstat(fd)
-        xattrs = self._xattrs(fd, path)
-        folder.entry = _entry(found, b"", xattrs)
-        folder.key = None if self._is_racy(found) else key_of(found)
+        key = None if self._is_racy(found) else key_of(found)
+        self.edits.describe(folder, path, _entry(found, b"", self._xattrs(fd, path)), key)
 
-    def _look_at(self, root: Folder | None, folder: Folder, path: bytes, name: bytes, fd: int) -> None:
-        """One name in an open folder. With no root, folders are only noted and entered by the caller."""
-        here = join(path, name)
-        if self.excluded(here):
+    def _look_at(self, folder: Folder, path: bytes, fd: int, *, enter: bool) -> None:
+        """One name in an open folder. Without `enter`, a new folder is noted and entered by the caller."""
+        if self.excluded(path):
             return
+        name = split(path)[1]
         try:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except OSError as error:
-            folder.files.pop(name, None)
-            folder.folders.pop(name, None)
+            self.edits.drop(folder, path)
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                self._state("cannot be looked at", here, error)
+                self._state("cannot be looked at", path, error)
             return
         kind = kind_of(found.st_mode)
         if kind == FOLDER:
-            folder.files.pop(name, None)
-            if root is None:
-                folder.folders[name] = Folder(_entry(found), None)
+            if enter:
+                self._look_at_folder(folder, path, fd)
             else:
-                self._look_at_folder(root, folder, here, name, fd)
-            return
-        folder.folders.pop(name, None)
-        if kind == FILE:
-            self.jobs.append(Job(path, name, folder.files.get(name)))
-            return
-        if kind not in RESTORABLE:
-            self._state("is a socket or device, which is noted and not restored", here)
-        content = b""
-        if kind == LINK:
-            content = os.readlink(name, dir_fd=fd)
-        folder.files[name] = Row(_entry(found, content), key_of(found), self._is_racy(found))
+                self.edits.put_folder(folder, path, Folder(_entry(found), None))
+        elif kind == FILE:
+            self.jobs.append(Job(split(path)[0], name, folder.files.get(name)))
+        else:
+            if kind not in RESTORABLE:
+                self._state("is a socket or device, which is noted and not restored", path)
+            content = os.readlink(name, dir_fd=fd) if kind == LINK else b""
+            row = Row(_entry(found, content), key_of(found), self._is_racy(found))
+            self.edits.put_file(folder, path, row)
 
-    def _look_at_folder(self, root: Folder, folder: Folder, here: bytes, name: bytes, fd: int) -> None:
+    def _look_at_folder(self, folder: Folder, path: bytes, fd: int) -> None:
+        name = split(path)[1]
+        known = folder.folders.get(name)
         try:
             below_fd = os.open(name, FOLDER_FLAGS, dir_fd=fd)
         except OSError as error:
-            if name in folder.folders:
+            self._state("cannot be opened", path, error)
+            if known is not None:
                 # Still there but closed to us: what we know of it stands, its own mode is seen from outside.
-                folder.folders[name].entry = _entry(os.stat(name, dir_fd=fd, follow_symlinks=False))
-                folder.folders[name].key = None
-            self._state("cannot be opened", here, error)
+                entry = _entry(os.stat(name, dir_fd=fd, follow_symlinks=False), b"", known.entry.xattrs)
+                self.edits.describe(known, path, entry, None)
+                known.node = b""
             return
-        known = folder.folders.get(name)
         if known is None or (known.key and known.key.ino != os.fstat(below_fd).st_ino):
-            folder.folders[name] = fresh = Folder(_entry(os.fstat(below_fd)), None)
-            self._enter(root, here, below_fd, fresh)
+            new = Folder(_entry(os.fstat(below_fd)), None)
+            self.edits.put_folder(folder, path, new)
+            self._enter(path, below_fd, new)
             return
         try:
-            self._describe(known, here, below_fd)
+            self._describe(known, path, below_fd)
             known.node = b""
         finally:
             os.close(below_fd)
@@ -207,10 +202,11 @@ class Capture:
                 if folder is None:
                     continue
                 row = self._read_file(job, fd)
+                path = join(job.folder, job.name)
                 if row is None:
-                    folder.files.pop(job.name, None)
+                    self.edits.drop(folder, path)
                 else:
-                    folder.files[job.name] = row
+                    self.edits.put_file(folder, path, row)
                     size += row.entry.size
                 done += 1
                 self.progress(done, size)
@@ -299,37 +295,3 @@ def _entry(
     return Entry(
         kind, mode, found.st_uid, found.st_gid, found.st_mtime_ns, size, content, xattrs, sparse=sparse
     )
-
-
-def group_links(root: Folder, linked: Iterable[bytes]) -> set[bytes]:
-    """Give paths that are one file the same group, and return the paths that still have other names."""
-    members: dict[tuple[int, int], list[bytes]] = {}
-    for path, row in _rows(root, linked):
-        if row.key and row.key.nlink > 1:
-            members.setdefault((row.key.dev, row.key.ino), []).append(path)
-    groups = {path: min(paths) for paths in members.values() if len(paths) > 1 for path in paths}
-    for path, row in list(_rows(root, linked)):
-        group = groups.get(path, b"")
-        if row.entry.group != group:
-            folder, _, name = path.rpartition(b"/")
-            entry = msgspec.structs.replace(row.entry, group=group)
-            root.dirty(folder).files[name] = msgspec.structs.replace(row, entry=entry)
-    return {path for paths in members.values() for path in paths}
-
-
-def _rows(root: Folder, paths: Iterable[bytes]) -> Iterator[tuple[bytes, Row]]:
-    for path in paths:
-        above, _, name = path.rpartition(b"/")
-        folder = root.find(above)
-        if folder is not None and name in folder.files:
-            yield path, folder.files[name]
-
-
-def all_linked(root: Folder) -> set[bytes]:
-    """Paths of files that have more than one name."""
-    return {
-        join(path, name)
-        for path, folder in root.walk()
-        for name, row in folder.files.items()
-        if row.key and row.key.nlink > 1
-    }

@@ -22,7 +22,7 @@ from takeback.resources.files.entry import (
     split,
     version_of,
 )
-from takeback.resources.files.tree import Folder
+from takeback.resources.files.tree import Folder, entry_in
 
 MERGE_BYTES_MAX = 16 << 20
 DIGEST_BYTES = 32
@@ -51,7 +51,7 @@ def _room(
             return do, f"it still holds {text_of(min(staying))}, which stays"
     above = split(path)[0]
     if goal is not None and above:
-        parent = goals[above] if above in goals else _entry(root, above)
+        parent = goals[above] if above in goals else entry_in(root, above)
         if parent is not None and parent.kind != FOLDER:
             return Do.CONFLICT, f"{text_of(above)} is no folder any more"
     return None
@@ -64,16 +64,6 @@ def _content(goal: Entry | None, present: Entry | None, blobs: BlobStore) -> tup
     if blobs.has(goal.content[:DIGEST_BYTES]):
         return None
     return Do.CONFLICT, "its content is no longer kept (pruned by the limits in takeback.toml)"
-
-
-def _entry(root: Folder, path: bytes) -> Entry | None:
-    folder, name = split(path)
-    above = root.find(folder)
-    if above is None:
-        return None
-    if name in above.folders:
-        return above.folders[name].entry
-    return above.files[name].entry if name in above.files else None
 
 
 def merge_files(contents: Contents, mine: Version, base: Version, goal: Version) -> Version | str:

@@ -16,9 +16,11 @@ from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files import watch
-from takeback.resources.files.capture import Capture, Progress, all_linked, group_links
+from takeback.resources.files.capture import Capture, Progress
+from takeback.resources.files.edits import Before, Edits, all_linked, differences
 from takeback.resources.files.entry import (
     FILE,
+    FOLDER,
     LINK,
     Entry,
     Key,
@@ -35,7 +37,7 @@ from takeback.resources.files.place import Place
 from takeback.resources.files.rescue import rescue
 from takeback.resources.files.restore import Restorer, Work
 from takeback.resources.files.scan import Dirty, scan
-from takeback.resources.files.tree import Folder
+from takeback.resources.files.tree import Folder, entry_in
 from takeback.resources.files.watch import Watcher
 
 AUDIT_S = 300
@@ -74,6 +76,8 @@ class Files:
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
         self._root: Folder | None = None
         self._tree = b""
+        self._before: Before = {}
+        self._since = b""
         self._linked: set[bytes] = set()
         self._stated: tuple[str, ...] = ()
 
@@ -93,8 +97,7 @@ class Files:
 
     def counted(self) -> tuple[int, int]:
         """How many files there are, and how many bytes."""
-        assert self._root is not None
-        sizes = [row.entry.size for _, folder in self._root.walk() for row in folder.files.values()]
+        sizes = [row.entry.size for _, folder in self._known.walk() for row in folder.files.values()]
         return len(sizes), sum(sizes)
 
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
@@ -104,10 +107,8 @@ class Files:
         for path in wanted.values():
             folder, name = split(path)
             dirty.setdefault(folder, set()).add(name)
-        self._ensure_known()
-        assert self._root is not None
-        self._update({folder: names for folder, names in dirty.items() if self._root.find(folder)})
-        return {target: version_of(self._entry(path)) for target, path in wanted.items()}
+        self._update({folder: names for folder, names in dirty.items() if self._known.find(folder)})
+        return {target: version_of(entry_in(self._known, path)) for target, path in wanted.items()}
 
     def _look(self) -> str:
         """Bring what is known up to date with the world; returns how that was proved."""
@@ -129,8 +130,9 @@ class Files:
     def _first_look(self) -> str:
         self._begin_watching()
         capture = self._capture()
-        self._root = capture.whole()
-        self._finish(capture)
+        self._root = Folder(Entry(FOLDER, 0, 0, 0, 0, 0), None)
+        capture.whole(Edits(self._root, {}))
+        self._finish(capture, {})
         return "every file read"
 
     def _audit(self) -> str:
@@ -149,9 +151,18 @@ class Files:
             self._update(self._with_linked(late))
         return "scan"
 
-    def _ensure_known(self) -> None:
+    @property
+    def _known(self) -> Folder:
+        """The tree as it was last looked at."""
         if self._root is None:
             self._look()
+        assert self._root is not None
+        return self._root
+
+    def settled(self, mark: Mark) -> None:
+        """This mark is recorded: what changes from now on is counted from it."""
+        if tree_of(mark.state) == self._tree:
+            self._since, self._before = self._tree, {}
 
     def _load(self) -> bool:
         """Go on from what the last process knew."""
@@ -159,6 +170,7 @@ class Files:
         if index is None or not self._blobs.has(index.tree):
             return False
         self._tree, self._root, self._stated = index.tree, index.root, index.stated
+        self._since, self._before = index.tree, {}
         self._linked = all_linked(index.root)
         return True
 
@@ -169,45 +181,34 @@ class Files:
     def _update(self, dirty: Dirty) -> None:
         if not dirty:
             return
-        assert self._root is not None
         capture = self._capture()
-        capture.update(self._root, dirty)
-        self._finish(capture)
+        capture.update(Edits(self._known, self._before), dirty)
+        self._finish(capture, self._before)
 
-    def _finish(self, capture: Capture) -> None:
-        assert self._root is not None
+    def _finish(self, capture: Capture, before: Before) -> None:
         looked_at = {join(job.folder, job.name) for job in capture.jobs}
-        first = not self._tree
-        self._linked = group_links(self._root, all_linked(self._root) if first else self._linked | looked_at)
+        linked = self._linked | looked_at if self._tree else all_linked(self._known)
+        self._linked = Edits(self._known, before).group_links(linked)
         gone = {text.split(" ")[0] for text in capture.stated}
         self._stated = tuple([*(t for t in self._stated if t.split(" ")[0] not in gone), *capture.stated])[
             -50:
         ]
-        self._tree = trees.store(self._root, self._put)
-
-    def _entry(self, path: bytes) -> Entry | None:
-        assert self._root is not None
-        if not path:
-            return self._root.entry
-        folder, name = split(path)
-        above = self._root.find(folder)
-        if above is None:
-            return None
-        if name in above.folders:
-            return above.folders[name].entry
-        return above.files[name].entry if name in above.files else None
+        self._tree = trees.store(self._known, self._put)
 
     def _key(self, path: bytes) -> Key | None:
-        assert self._root is not None
         folder, name = split(path)
-        above = self._root.find(folder)
+        above = self._known.find(folder)
         row = above.files.get(name) if above is not None else None
         return row.key if row else None
 
     # The past
 
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
-        found = trees.diff(tree_of(since.state), tree_of(until.state), self._get)
+        start, end = tree_of(since.state), tree_of(until.state)
+        if start == self._since and end == self._tree:
+            found = differences(self._known, self._before)
+        else:
+            found = trees.diff(start, end, self._get)
         return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
 
     def entry_at(self, mark: Mark, path: bytes) -> Entry | None:
@@ -248,11 +249,10 @@ class Files:
 
     def changed_at(self, target: Target) -> int:
         """For a path that is gone, its folder tells."""
-        assert self._root is not None
         path = path_of_target(target)
         if key := self._key(path):
             return key.ctime_ns
-        while path and self._root.find(path) is None:
+        while path and self._known.find(path) is None:
             path = split(path)[0]
         try:
             with self._place.folder(path) as fd:
@@ -264,8 +264,7 @@ class Files:
         return merge_files(self._contents, mine, base, goal)
 
     def foresee(self, swaps: Sequence[Swap]) -> Mapping[Target, tuple[Do, str]]:
-        assert self._root is not None
-        return foresee(self._root, swaps, self._blobs)
+        return foresee(self._known, swaps, self._blobs)
 
     def swap(self, swaps: Sequence[Swap], rollback: str) -> Sequence[Swapped]:
         kept = rescue(self._place, rollback, swaps, self._contents)
@@ -284,7 +283,7 @@ class Files:
                 results[swap.target] = Swapped(swap.target, Did.CONFLICT, present, True, why)
             else:
                 path = path_of_target(swap.target)
-                entry = self._entry(path)
+                entry = entry_in(self._known, path)
                 works[swap.target] = Work(path, entry, entry_of(swap.goal), self._key(path))
         if works:
             Restorer(self._place, self._contents, rollback).run(list(works.values()))

@@ -73,6 +73,19 @@ class Folder(msgspec.Struct, array_like=True):
             pending.extend((join(here, name), below) for name, below in folder.folders.items())
 
 
+def entry_in(root: Folder, path: bytes) -> Entry | None:
+    """What a tree says of one path."""
+    if not path:
+        return root.entry
+    above, _, name = path.rpartition(b"/")
+    folder = root.find(above)
+    if folder is None:
+        return None
+    if name in folder.folders:
+        return folder.folders[name].entry
+    return folder.files[name].entry if name in folder.files else None
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _leaf = msgspec.msgpack.Decoder(tuple[int, list[tuple[bytes, Entry]]]).decode
 _fan = msgspec.msgpack.Decoder(tuple[int, list[tuple[bytes, bytes]]]).decode
@@ -172,7 +185,7 @@ def diff(before: bytes, after: bytes, get: Get) -> Iterator[Difference]:
     pending: list[Difference] = [(b"", top_entry(before, get), top_entry(after, get))]
     while pending:
         path, old, new = pending.pop()
-        if not _same(old, new):
+        if not same(old, new):
             yield path, old, new
         old_node = old.content if old is not None and old.kind == FOLDER else b""
         new_node = new.content if new is not None and new.kind == FOLDER else b""
@@ -187,7 +200,7 @@ def diff(before: bytes, after: bytes, get: Get) -> Iterator[Difference]:
         )
 
 
-def _same(old: Entry | None, new: Entry | None) -> bool:
+def same(old: Entry | None, new: Entry | None) -> bool:
     if old is None or new is None:
         return old is new
     if old.kind == FOLDER == new.kind:

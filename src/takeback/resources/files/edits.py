@@ -1,0 +1,94 @@
+"""Changing a tree in memory, and remembering what was there before.
+
+So the changes since the last mark are known at once, without comparing two trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from takeback.resources.files.entry import Entry, Key, join, split
+from takeback.resources.files.tree import Difference, Folder, Row, entry_in, same
+
+Before = dict[bytes, Entry | None]
+"""For each path that was touched, what was there first."""
+
+
+class Edits:
+    """Every change to a tree goes through here."""
+
+    def __init__(self, root: Folder, before: Before) -> None:
+        self.root = root
+        self.before = before
+
+    def put_file(self, folder: Folder, path: bytes, row: Row) -> None:
+        name = split(path)[1]
+        if name in folder.folders:
+            self.drop(folder, path)
+        old = folder.files.get(name)
+        self.before.setdefault(path, old.entry if old else None)
+        folder.files[name] = row
+
+    def put_folder(self, folder: Folder, path: bytes, new: Folder) -> None:
+        """A folder that was not known; whatever had its name is gone."""
+        self.drop(folder, path)
+        self.before.setdefault(path, None)
+        folder.folders[split(path)[1]] = new
+
+    def describe(self, folder: Folder, path: bytes, entry: Entry, key: Key | None) -> None:
+        """The folder's own mode, owner, times and attributes."""
+        self.before.setdefault(path, folder.entry)
+        folder.entry, folder.key = entry, key
+
+    def drop(self, folder: Folder, path: bytes) -> None:
+        """This path is not there any more, nor anything below it."""
+        name = split(path)[1]
+        if row := folder.files.pop(name, None):
+            self.before.setdefault(path, row.entry)
+        if below := folder.folders.pop(name, None):
+            for here, inner in below.walk(path):
+                self.before.setdefault(here, inner.entry)
+                for child, child_row in inner.files.items():
+                    self.before.setdefault(join(here, child), child_row.entry)
+
+    def group_links(self, linked: Iterable[bytes]) -> set[bytes]:
+        """Give paths that are one file the same group; returns the paths that have other names."""
+        members: dict[tuple[int, int], list[bytes]] = {}
+        for path, row in self._rows(linked):
+            if row.key and row.key.nlink > 1:
+                members.setdefault((row.key.dev, row.key.ino), []).append(path)
+        groups = {path: min(paths) for paths in members.values() if len(paths) > 1 for path in paths}
+        for path, row in list(self._rows(linked)):
+            group = groups.get(path, b"")
+            if row.entry.group != group:
+                entry = msgspec.structs.replace(row.entry, group=group)
+                folder = self.root.dirty(split(path)[0])
+                self.put_file(folder, path, msgspec.structs.replace(row, entry=entry))
+        return {path for paths in members.values() for path in paths}
+
+    def _rows(self, paths: Iterable[bytes]) -> Iterator[tuple[bytes, Row]]:
+        for path in paths:
+            above, name = split(path)
+            folder = self.root.find(above)
+            if folder is not None and name in folder.files:
+                yield path, folder.files[name]
+
+
+def differences(root: Folder, before: Before) -> Iterator[Difference]:
+    """The paths that are not as they were before."""
+    for path, old in before.items():
+        new = entry_in(root, path)
+        if not same(old, new):
+            yield path, old, new
+
+
+def all_linked(root: Folder) -> set[bytes]:
+    """Paths of files that have more than one name."""
+    return {
+        join(path, name)
+        for path, folder in root.walk()
+        for name, row in folder.files.items()
+        if row.key and row.key.nlink > 1
+    }
