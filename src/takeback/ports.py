@@ -6,7 +6,7 @@ same suite as the durable ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -170,8 +170,11 @@ class Resource(Protocol):
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
         """Apply to `mine` what leads from `base` to `goal`; or say why that cannot be done. Writes nothing."""
 
-    def foresee(self, swaps: Sequence[Swap]) -> Mapping[Target, tuple[Do, str]]:
-        """Which of these swaps could not be carried out, or need not be, and why. Writes nothing."""
+    def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        """Which of these swaps could not be carried out, or need not be, and why. Writes nothing.
+
+        `kept` are targets of the same plan that stay as they are.
+        """
 
     def swap(self, swaps: Sequence[Swap], rollback: str) -> Sequence[Swapped]:
         """Carry out each swap as a compare-and-swap, and verify it against the world.

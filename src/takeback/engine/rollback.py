@@ -174,11 +174,12 @@ class Rollbacks:
 
     def _foresee(self, plan: Plan) -> Plan:
         """Simulate the whole plan: what could not be put where it belongs is known before anything is written."""
+        kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
         for name, resource in self.tracker.resources.items():
             swaps = [
                 _swap(item) for item in plan.items if item.changes_something and item.target.resource == name
             ]
-            for target, (do, why) in resource.foresee(swaps).items():
+            for target, (do, why) in resource.foresee(swaps, kept).items():
                 item = next(item for item in plan.items if item.target == target)
                 if do is Do.CONFLICT and plan.on_conflict is OnConflict.KEEP:
                     do = Do.KEEP

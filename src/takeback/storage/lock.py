@@ -17,6 +17,7 @@ from takeback.errors import BackendError, RunBusy
 
 WAIT_S = 10.0
 _POLL_S = 0.002
+_HOLDER_BYTES = 32
 
 
 class WorkspaceLock:
@@ -53,15 +54,15 @@ class WorkspaceLock:
         deadline = time.monotonic() + self._wait_s
         while not _try_lock(fd):
             if time.monotonic() > deadline:
-                holder = os.pread(fd, 100, 0).decode("utf-8", "replace").strip() or "another process"
+                holder = os.pread(fd, _HOLDER_BYTES, 0).decode("utf-8", "replace").strip() or "another process"
                 os.close(fd)
                 raise RunBusy(
                     f"{holder} is working on this workspace; nothing was changed",
                     hint="try again when it is done",
                 )
             time.sleep(_POLL_S)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
+        # Always of the same length: cutting the file would cost more than all the rest.
+        os.pwrite(fd, f"process {os.getpid()}".ljust(_HOLDER_BYTES).encode(), 0)
         self._fd = fd
 
 

@@ -27,6 +27,7 @@ from takeback.resources.files.entry import (
 from takeback.resources.files.place import FILE_FLAGS, FOLDER_FLAGS, Place
 from takeback.resources.files.scan import Dirty
 from takeback.resources.files.tree import Folder, Row
+from takeback.resources.files.watch import Watcher
 
 READ_TRIES_MAX = 3
 RACY_NS = 20_000_000
@@ -54,13 +55,13 @@ class Capture:
         place: Place,
         contents: Contents,
         excluded: Callable[[bytes], bool],
-        watch: Callable[[bytes, int], object] = lambda path, fd: None,
+        watcher: Watcher | None = None,
         progress: Progress = lambda files, size: None,
     ) -> None:
         self.place = place
         self.contents = contents
         self.excluded = excluded
-        self.watch = watch
+        self.watcher = watcher
         self.progress = progress
         self.stated: list[str] = []
         self.jobs: list[Job] = []
@@ -119,7 +120,8 @@ class Capture:
 
     def _fill(self, path: bytes, folder: Folder, fd: int) -> None:
         # Watched before it is listed, so that what is made in between is seen by one of the two.
-        self.watch(path, fd)
+        if self.watcher is not None:
+            self.watcher.watch(path, fd)
         self._describe(folder, path, fd)
         for name in os.listdir(fd):
             self._look_at(folder, join(path, os.fsencode(name)), fd, enter=False)
@@ -134,14 +136,17 @@ class Capture:
         """One name in an open folder. Without `enter`, a new folder is noted and entered by the caller."""
         if self.excluded(path):
             return
-        name = split(path)[1]
         try:
-            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            self._look_closer(folder, path, fd, enter=enter)
         except OSError as error:
+            # Gone, or not what it was a moment ago; the next look finds out.
             self.edits.drop(folder, path)
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL):
                 self._state("cannot be looked at", path, error)
-            return
+
+    def _look_closer(self, folder: Folder, path: bytes, fd: int, *, enter: bool) -> None:
+        name = split(path)[1]
+        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         kind = kind_of(found.st_mode)
         if kind == FOLDER:
             if enter:
@@ -170,7 +175,7 @@ class Capture:
                 self.edits.describe(known, path, entry, None)
                 known.node = b""
             return
-        if known is None or (known.key and known.key.ino != os.fstat(below_fd).st_ino):
+        if known is None or self._is_another(known, path, below_fd):
             new = Folder(_entry(os.fstat(below_fd)), None)
             self.edits.put_folder(folder, path, new)
             self._enter(path, below_fd, new)
@@ -180,6 +185,12 @@ class Capture:
             known.node = b""
         finally:
             os.close(below_fd)
+
+    def _is_another(self, known: Folder, path: bytes, fd: int) -> bool:
+        """Whether this is not the folder that we knew; or one that the watcher lost sight of."""
+        if self.watcher is not None and path not in self.watcher:
+            return True
+        return known.key is not None and known.key.ino != os.fstat(fd).st_ino
 
     def _read_files(self, root: Folder) -> None:
         done = size = 0
@@ -210,6 +221,7 @@ class Capture:
                     size += row.entry.size
                 done += 1
                 self.progress(done, size)
+            self.jobs.clear()
         finally:
             if fd >= 0:
                 os.close(fd)
@@ -230,9 +242,12 @@ class Capture:
                     return None
                 content = self.contents.put(fd, before.st_size)
                 entry = _entry(before, content, self._xattrs(fd, path))
+                # A write sets the time first and the bytes after, so a recent file is read twice.
+                racy = self._is_racy(before)
+                steady = not racy or self.contents.put(fd, before.st_size) == content
                 key = key_of(os.fstat(fd))
-                if key == key_of(before):
-                    return Row(entry, key, self._is_racy(before))
+                if steady and key == key_of(before):
+                    return Row(entry, key, racy)
                 if tries == READ_TRIES_MAX:
                     self._state("kept changing while it was read", path)
                     return Row(entry, key, racy=True)

@@ -22,6 +22,7 @@ class Edits:
     def __init__(self, root: Folder, before: Before) -> None:
         self.root = root
         self.before = before
+        self.linked: set[bytes] = set()
 
     def put_file(self, folder: Folder, path: bytes, row: Row) -> None:
         name = split(path)[1]
@@ -30,6 +31,8 @@ class Edits:
         old = folder.files.get(name)
         self.before.setdefault(path, old.entry if old else None)
         folder.files[name] = row
+        if row.key and row.key.nlink > 1:
+            self.linked.add(path)
 
     def put_folder(self, folder: Folder, path: bytes, new: Folder) -> None:
         """A folder that was not known; whatever had its name is gone."""
@@ -70,10 +73,26 @@ class Edits:
 
     def _rows(self, paths: Iterable[bytes]) -> Iterator[tuple[bytes, Row]]:
         for path in paths:
-            above, name = split(path)
-            folder = self.root.find(above)
-            if folder is not None and name in folder.files:
-                yield path, folder.files[name]
+            if row := row_in(self.root, path):
+                yield path, row
+
+
+def other_names(root: Folder, paths: set[bytes]) -> dict[bytes, set[bytes]]:
+    """Known paths that have become other names of these files, by folder. A watcher does not tell."""
+    rows = [row_in(root, path) for path in paths]
+    wanted = {(row.key.dev, row.key.ino) for row in rows if row and row.key}
+    found: dict[bytes, set[bytes]] = {}
+    for path, folder in root.walk() if wanted else ():
+        for name, row in folder.files.items():
+            if row.key and row.key.nlink == 1 and (row.key.dev, row.key.ino) in wanted:
+                found.setdefault(path, set()).add(name)
+    return found
+
+
+def row_in(root: Folder, path: bytes) -> Row | None:
+    above, name = split(path)
+    folder = root.find(above)
+    return folder.files.get(name) if folder is not None else None
 
 
 def differences(root: Folder, before: Before) -> Iterator[Difference]:

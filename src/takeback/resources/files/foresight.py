@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -28,14 +28,20 @@ MERGE_BYTES_MAX = 16 << 20
 DIGEST_BYTES = 32
 
 
-def foresee(root: Folder, swaps: Sequence[Swap], blobs: BlobStore) -> Mapping[Target, tuple[Do, str]]:
+def foresee(
+    root: Folder, swaps: Sequence[Swap], kept: Collection[Target], blobs: BlobStore
+) -> Mapping[Target, tuple[Do, str]]:
     """Simulate the swaps on the tree as it is now."""
+    holding = {split(path_of_target(target))[0] for target in kept}
     goals = {path_of_target(swap.target): entry_of(swap.goal) for swap in swaps}
     found: dict[Target, tuple[Do, str]] = {}
     for swap in swaps:
         path = path_of_target(swap.target)
         goal = goals[path]
-        if problem := _room(root, path, goal, goals) or _content(goal, entry_of(swap.present), blobs):
+        if swap.present == swap.goal and path in holding:
+            # Only its time would change, to one at which it did not hold what stays in it.
+            found[swap.target] = (Do.ALREADY, "")
+        elif problem := _room(root, path, goal, goals) or _content(goal, entry_of(swap.present), blobs):
             found[swap.target] = problem
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from takeback import faults
@@ -17,7 +17,7 @@ from takeback.ports import BlobStore, Contents, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files import watch
 from takeback.resources.files.capture import Capture, Progress
-from takeback.resources.files.edits import Before, Edits, all_linked, differences
+from takeback.resources.files.edits import Before, Edits, all_linked, differences, other_names
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -26,7 +26,6 @@ from takeback.resources.files.entry import (
     Key,
     change_of,
     entry_of,
-    join,
     path_of_target,
     split,
     version_of,
@@ -118,7 +117,7 @@ class Files:
         if self._watcher is not None and time.monotonic() - self._audited < AUDIT_S:
             drained = self._watcher.drain()
             if not drained.lost:
-                self._update(self._with_linked(drained.dirty))
+                self._update(self._with_more(drained.dirty))
                 return "watcher"
             self._stop_watching(drained.lost)
         if self._watcher is not None:
@@ -131,15 +130,16 @@ class Files:
         self._begin_watching()
         capture = self._capture()
         self._root = Folder(Entry(FOLDER, 0, 0, 0, 0, 0), None)
-        capture.whole(Edits(self._root, {}))
-        self._finish(capture, {})
+        edits = Edits(self._root, {})
+        capture.whole(edits)
+        self._finish(capture, edits)
         return "every file read"
 
     def _audit(self) -> str:
         """Look at everything although the watcher says that it knows. What it missed, it may miss again."""
         assert self._root is not None and self._watcher is not None
         drained = self._watcher.drain()
-        self._update(self._with_linked(drained.dirty))
+        self._update(self._with_more(drained.dirty))
         known = self._tree
         self._update(scan(self._place, self._root))
         # What was written after the draining is no miss: the watcher has it by now.
@@ -148,7 +148,7 @@ class Files:
         if self._tree != known and not late and not drained.lost:
             self._stop_watching("it missed a change that a scan found")
         else:
-            self._update(self._with_linked(late))
+            self._update(self._with_more(late))
         return "scan"
 
     @property
@@ -175,20 +175,19 @@ class Files:
         return True
 
     def _capture(self) -> Capture:
-        watch = self._watcher.watch if self._watcher is not None else (lambda path, fd: None)
-        return Capture(self._place, self._contents, self._excluded, watch, self._progress)
+        return Capture(self._place, self._contents, self._excluded, self._watcher, self._progress)
 
     def _update(self, dirty: Dirty) -> None:
         if not dirty:
             return
-        capture = self._capture()
-        capture.update(Edits(self._known, self._before), dirty)
-        self._finish(capture, self._before)
+        capture, edits = self._capture(), Edits(self._known, self._before)
+        capture.update(edits, dirty)
+        if fresh := edits.linked - self._linked:
+            capture.update(edits, other_names(self._known, fresh))
+        self._finish(capture, edits)
 
-    def _finish(self, capture: Capture, before: Before) -> None:
-        looked_at = {join(job.folder, job.name) for job in capture.jobs}
-        linked = self._linked | looked_at if self._tree else all_linked(self._known)
-        self._linked = Edits(self._known, before).group_links(linked)
+    def _finish(self, capture: Capture, edits: Edits) -> None:
+        self._linked = edits.group_links(self._linked | edits.linked)
         gone = {text.split(" ")[0] for text in capture.stated}
         self._stated = tuple([*(t for t in self._stated if t.split(" ")[0] not in gone), *capture.stated])[
             -50:
@@ -263,8 +262,8 @@ class Files:
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
         return merge_files(self._contents, mine, base, goal)
 
-    def foresee(self, swaps: Sequence[Swap]) -> Mapping[Target, tuple[Do, str]]:
-        return foresee(self._known, swaps, self._blobs)
+    def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        return foresee(self._known, swaps, kept, self._blobs)
 
     def swap(self, swaps: Sequence[Swap], rollback: str) -> Sequence[Swapped]:
         kept = rescue(self._place, rollback, swaps, self._contents)
@@ -286,9 +285,21 @@ class Files:
                 entry = entry_in(self._known, path)
                 works[swap.target] = Work(path, entry, entry_of(swap.goal), self._key(path))
         if works:
-            Restorer(self._place, self._contents, rollback).run(list(works.values()))
+            batch = list(works.values())
+            Restorer(self._place, self._contents, rollback, self._standing(batch)).run(batch)
             results.update(self._verified(works, {swap.target: swap.goal for swap in swaps}))
         return [results[swap.target] for swap in swaps]
+
+    def _standing(self, works: Sequence[Work]) -> dict[bytes, bytes]:
+        """For each group of links a member that is not being put back, and is as it should be."""
+        wanted = {work.goal.group: work.goal.id for work in works if work.goal}
+        moving = {work.path for work in works}
+        found = {}
+        for path in sorted(self._linked - moving):
+            entry = entry_in(self._known, path)
+            if entry is not None and wanted.get(entry.group, entry.id) == entry.id:
+                found[entry.group] = path
+        return found
 
     def _verified(
         self, works: Mapping[Target, Work], goals: Mapping[Target, Version]
@@ -339,8 +350,10 @@ class Files:
             self._distrust = why
             self._stated = (*self._stated, f"the watcher is not used: {why}")
 
-    def _with_linked(self, dirty: Dirty) -> Dirty:
-        """A file with several names can be written through one that nobody watches."""
+    def _with_more(self, dirty: Dirty) -> Dirty:
+        """What the watcher does not say: a folder's own time, and writes through a name that nobody watches."""
+        for names in dirty.values():
+            names.add(b"")
         for path in self._linked:
             folder, name = split(path)
             if name in dirty.get(folder, ()):

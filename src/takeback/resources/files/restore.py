@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -19,7 +19,7 @@ from takeback import faults
 from takeback.core.events import Did
 from takeback.ports import Contents
 from takeback.resources.files import linux
-from takeback.resources.files.entry import FILE, FOLDER, RESTORABLE, Entry, Key, key_of, split
+from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, key_of, split
 from takeback.resources.files.place import Place
 from takeback.resources.files.staging import Staging, dress, new_name, old_name
 
@@ -31,7 +31,10 @@ DRESSED = faults.crash_point("restore-dressed")
 
 
 class Work(msgspec.Struct):
-    """One path to put back. `key` is that of the present version, as it was just looked at."""
+    """One path to put back. `key` is that of the present version, as it was just looked at.
+
+    `link_to` is a path that it becomes a link to; `apart` says that it must not stay a link to others.
+    """
 
     path: bytes
     present: Entry | None
@@ -39,6 +42,7 @@ class Work(msgspec.Struct):
     key: Key | None
     staged: bytes = b""
     link_to: bytes | None = None
+    apart: bool = False
     did: Did | None = None
     why: str = ""
 
@@ -51,6 +55,7 @@ class Work(msgspec.Struct):
             and new is not None
             and old.kind == new.kind
             and (old.kind == FOLDER or (old.content == new.content and self.link_to is None))
+            and not self.apart
         )
 
     @property
@@ -64,8 +69,11 @@ class Work(msgspec.Struct):
 class Restorer:
     """One batch of paths on its way back."""
 
-    def __init__(self, place: Place, contents: Contents, rollback: str) -> None:
+    def __init__(
+        self, place: Place, contents: Contents, rollback: str, standing: Mapping[bytes, bytes]
+    ) -> None:
         self.place = place
+        self.standing = standing
         self.contents = contents
         self.rollback = rollback
         self._folders: dict[bytes, int] = {}
@@ -94,7 +102,7 @@ class Restorer:
                 work.did = Did.RESTORED if work.goal is not None else Did.REMOVED
 
     def _stage(self, staging: Staging, works: list[Work]) -> None:
-        choose_links(works)
+        choose_links(works, self.standing)
         for work in _open(works):
             if work.goal is None or work.goal.kind == FOLDER or work.in_place or work.link_to is not None:
                 continue
@@ -277,15 +285,33 @@ def _must_go(present: Entry, goal: Entry | None) -> bool:
     return goal is None or (present.kind == FOLDER) != (goal.kind == FOLDER)
 
 
-def choose_links(works: list[Work]) -> None:
-    """Paths that were one file become one again: the first of them is made, the others are linked to it."""
-    groups: dict[bytes, list[Work]] = {}
+def choose_links(works: list[Work], standing: Mapping[bytes, bytes]) -> None:
+    """Paths that were one file become one again, and paths that were not are taken apart.
+
+    `standing` gives for each group a path that belongs to it and is not being put back.
+    """
+    now: dict[bytes, list[Work]] = {}
+    then: dict[bytes, list[Work]] = {}
     for work in _open(works):
-        if work.goal is not None and work.goal.kind == FILE and work.goal.group:
-            groups.setdefault(work.goal.group, []).append(work)
-    for members in groups.values():
+        if work.goal is None or work.goal.kind == FOLDER:
+            continue
+        if work.goal.group:
+            then.setdefault(work.goal.group, []).append(work)
+        elif work.present is not None and work.present.group:
+            now.setdefault(work.present.group, []).append(work)
+    for group, members in now.items():
+        # One of them may keep the file, unless somebody else has it.
+        for work in members if group in standing else members[1:]:
+            work.apart = True
+    for group, members in then.items():
+        _link(members, standing.get(group))
+
+
+def _link(members: list[Work], leader_path: bytes | None) -> None:
+    leader = None
+    if leader_path is None:
         leader = next((work for work in members if work.in_place), members[0])
-        for work in members:
-            same_file = work.key and leader.key and work.in_place and work.key.ino == leader.key.ino
-            if work is not leader and not same_file:
-                work.link_to = leader.path
+    for work in members:
+        same_file = leader and work.key and leader.key and work.in_place and work.key.ino == leader.key.ino
+        if work is not leader and not same_file:
+            work.link_to = leader.path if leader else leader_path

@@ -1,0 +1,91 @@
+"""The goals, as data, and the table that says which are met.
+
+Goals hold for a tree of 50,000 files. Times are milliseconds; only ratios carry over to other machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+GIT, GEMINI, OPENCODE, RESTIC = "tuned git", "Gemini CLI", "opencode", "restic"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One row: at most this much, and at least so many times better than each peer."""
+
+    row: str
+    limit: float | None
+    times: Mapping[str, float] = field(default_factory=dict)
+    unit: str = "ms"
+
+
+GOALS = (
+    Goal("1 changed, with watcher", 3, {GIT: 75, OPENCODE: 85, GEMINI: 140}),
+    Goal("0 changed, with watcher", 0.5, {OPENCODE: 280}),
+    Goal("100 changed, with watcher", 10, {OPENCODE: 40}),
+    Goal("1 changed, scan, no watcher", 150, {GIT: 1.5, OPENCODE: 1.5}),
+    Goal("restore 1, verified", 4, {OPENCODE: 11}),
+    Goal("restore 100, verified", 25, {OPENCODE: 4}),
+    Goal("first snapshot", 2500, {GIT: 5, RESTIC: 3}),
+    Goal("store after compaction", None, {RESTIC: 1}, unit="MB"),
+    Goal("full hash verify", 600),
+    Goal("torture tree", 0, unit="differences"),
+)
+
+Measured = dict[str, dict[str, float]]
+"""By row and system."""
+
+
+def table(measured: Measured, systems: list[str]) -> list[str]:
+    """Row by row: ours, the peers with the ratio to ours, the goal, and whether it is met."""
+    head = f"{'':30}{'takeback':>12}" + "".join(f"{name:>20}" for name in systems) + "   goal"
+    lines = [head, "-" * len(head)]
+    for goal in GOALS:
+        got = measured.get(goal.row)
+        if got is None:
+            continue
+        ours = got["takeback"]
+        cells = [f"{goal.row:30}{_number(ours, goal.unit):>12}"]
+        cells += [f"{_peer(got.get(name), ours, goal):>20}" for name in systems]
+        lines.append("".join(cells) + f"   {verdict(goal, got)}")
+    return lines
+
+
+def verdict(goal: Goal, got: Mapping[str, float]) -> str:
+    """The goal in words, with what is met and what is missed."""
+    ours = got["takeback"]
+    parts = []
+    if goal.limit is not None:
+        parts.append(f"≤ {goal.limit:g} {goal.unit} {_word(ours <= goal.limit)}")
+    for name, times in goal.times.items():
+        if name in got:
+            met = got[name] >= times * ours
+            parts.append(f"≥ {times:g}× {name} {_word(met)}")
+        else:
+            parts.append(f"≥ {times:g}× {name} not measured")
+    return "; ".join(parts)
+
+
+def missed(measured: Measured) -> list[str]:
+    return [
+        goal.row for goal in GOALS if goal.row in measured and "MISSED" in verdict(goal, measured[goal.row])
+    ]
+
+
+def _word(met: bool) -> str:  # noqa: FBT001
+    return "met" if met else "MISSED"
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "differences":
+        return f"{value:,.0f}"
+    return f"{value:.2f} {unit}" if value < 10 else f"{value:,.0f} {unit}"
+
+
+def _peer(value: float | None, ours: float, goal: Goal) -> str:
+    if value is None:
+        return "–"
+    times = f" {value / ours:,.1f}×" if ours and goal.unit != "differences" else ""
+    return _number(value, goal.unit) + times

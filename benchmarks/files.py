@@ -1,0 +1,264 @@
+"""Checkpoints, undo and restore of files, against tuned git, Gemini CLI, opencode and restic, in one run.
+
+All systems work on the same tree and take turns, so that noise of the machine falls on each alike. Medians of
+several rounds. `--growth` shows how each grows with the tree, `--disk` what 1,000 checkpoints take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import _goals, _tree
+from benchmarks._ours import Ours, disk_bytes, memory_mb
+from benchmarks.peers import PEERS, Gemini, Git, Opencode, Peer, TunedGit
+
+CHANGES = (0, 1, 100)
+WARM_UP = 1
+
+
+def timed(action: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    action()
+    return (time.perf_counter() - begun) * 1e3
+
+
+class Bench:
+    """One tree and everybody who works on it."""
+
+    def __init__(self, tree: Path, folder: Path, rounds: int) -> None:
+        self.tree = tree
+        self.folder = folder
+        self.rounds = rounds
+        self.every = _tree.paths(tree)
+        self.turn = 0
+        self.measured: _goals.Measured = defaultdict(dict)
+        self.peers: list[Peer] = []
+        self.memory: dict[str, float] = {}
+
+    def first_snapshots(self) -> None:
+        """Into an empty store each. That of opencode takes minutes for a large tree and is left out."""
+        row = self.measured["first snapshot"]
+        self.warm_cache()
+        begun = memory_mb()
+        self.ours = Ours(self.tree, self.folder / "takeback")
+        row["takeback"] = timed(self.ours.first)
+        self.memory["takeback, peak over the bare process"] = memory_mb("VmHWM") - begun
+        self.memory["takeback, at rest over the bare process"] = memory_mb() - begun
+        for kind in PEERS:
+            peer = kind(self.tree, self.folder / kind.__name__)
+            if not peer.available():
+                print(f"{peer.name} is not installed and left out")
+                continue
+            took = timed(peer.seed)
+            self.peers.append(peer)
+            if kind is not Opencode:
+                row[peer.name] = took
+        self.sizes()
+
+    def sizes(self) -> None:
+        row = self.measured["store after compaction"]
+        self.ours.compact()
+        row["takeback"] = disk_bytes(self.ours.home) / 1e6
+        row.update({peer.name: disk_bytes(peer.store) / 1e6 for peer in self.peers})
+
+    def warm_cache(self) -> None:
+        for name in self.every:
+            (self.tree / name).read_bytes()
+
+    def in_turn(self) -> list[Peer | Ours]:
+        """Everybody, beginning with another one each time."""
+        everybody: list[Peer | Ours] = [self.ours, *self.peers]
+        start = self.turn % len(everybody)
+        return everybody[start:] + everybody[:start]
+
+    def edit(self, count: int) -> list[str]:
+        self.turn += 1
+        chosen = _tree.pick(self.every, count, self.turn)
+        _tree.edit(self.tree, chosen)
+        return chosen
+
+    def checkpoints(self) -> None:
+        for count in CHANGES:
+            times: dict[str, list[float]] = defaultdict(list)
+            for turn in range(self.rounds + WARM_UP):
+                self.edit(count)
+                for system in self.in_turn():
+                    took = timed(system.checkpoint)
+                    if turn >= WARM_UP:
+                        times[system.name].append(took)
+            self.record(f"{count} changed, with watcher", times)
+
+    def scans(self) -> None:
+        """The same with one change, but nobody watched: every known file is looked at again."""
+        scanning = Ours(self.tree, self.folder / "takeback-scan", watching=False)
+        scanning.first()
+        everybody: list[Peer | Ours] = [scanning, *self.peers]
+        times: dict[str, list[float]] = defaultdict(list)
+        for turn in range(self.rounds + WARM_UP):
+            self.edit(1)
+            for system in everybody:
+                took = timed(system.checkpoint)
+                if turn >= WARM_UP:
+                    times[system.name].append(took)
+        scanning.close()
+        self.record("1 changed, scan, no watcher", times)
+
+    def restores(self) -> None:
+        for count in CHANGES[1:]:
+            times: dict[str, list[float]] = defaultdict(list)
+            for turn in range(self.rounds + WARM_UP):
+                for system in self.in_turn():
+                    took = self.restore(system, count)
+                    if turn >= WARM_UP:
+                        times[system.name].append(took)
+            self.record(f"restore {count}, verified", times)
+
+    def restore(self, system: Peer | Ours, count: int) -> float:
+        """From a settled start: change so many files, and time the way back."""
+        system.checkpoint()
+        chosen = _tree.pick(self.every, count, self.turn + 1)
+        before = {name: (self.tree / name).read_bytes() for name in chosen}
+        if isinstance(system, Ours):
+            with system.acting():
+                self.edit(count)
+            took = timed(system.undo)
+        else:
+            self.edit(count)
+            took = timed(lambda: system.restore(chosen))
+        assert all((self.tree / name).read_bytes() == data for name, data in before.items()), system.name
+        return took
+
+    def verification(self) -> None:
+        took = [timed(self.ours.verify) for _ in range(max(1, self.rounds // 3))]
+        self.measured["full hash verify"]["takeback"] = statistics.median(took)
+
+    def record(self, row: str, times: dict[str, list[float]]) -> None:
+        self.measured[row] = {name: statistics.median(some) for name, some in times.items()}
+
+    def close(self) -> None:
+        self.memory.update({peer.name: peer.peak_kb / 1024 for peer in self.peers})
+        self.memory["takeback, at the end"] = memory_mb()
+        self.ours.close()
+
+
+def torture(folder: Path) -> dict[str, float]:
+    """How many differences remain after the torture tree was wrecked and taken back, by everybody's means."""
+    from tests.world import torture as tree
+    from tests.world.picture import differences, picture
+
+    found: dict[str, float] = {}
+    kinds: list[type[Ours] | type[Git]] = [Ours, TunedGit, Gemini, Opencode]
+    for kind in kinds:
+        root = folder / f"torture-{kind.__name__}"
+        root.mkdir()
+        names = [name for name, prop in tree.properties().items() if not tree.missing(prop.needs, folder)]
+        names = [name for name in names if not name.startswith("sparse-4-gib")]  # git would read it all
+        tree.build(root, names)
+        system = kind(root, folder / f"{kind.__name__}-torture")
+        before = picture(bytes(root))
+        try:
+            system.first()
+            wreck = [sys.executable, "-m", "tests.world.wreck", *names]
+            if isinstance(system, Ours):
+                with system.acting():
+                    subprocess.run(wreck, cwd=root, env=_import_path(), check=True)
+                system.undo()
+            else:
+                subprocess.run(wreck, cwd=root, env=_import_path(), check=True)
+                system.restore(["."])
+        except RuntimeError as error:
+            print(f"{system.name} on the torture tree: {str(error)[:160]!r}")
+        found[system.name] = len(differences(before, picture(bytes(root))))
+        shutil.rmtree(root)
+    return found
+
+
+def _import_path() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+
+
+def growth(work: Path, rounds: int, sizes: list[int]) -> None:
+    """Milliseconds with 0, 1 and 100 changes, for each size of tree."""
+    print(f"\n{'files':>10}{'':14}" + "".join(f"{f'{count} changed':>14}" for count in CHANGES))
+    for files in sizes:
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            bench = Bench(_tree.generate(work, files), Path(folder), rounds)
+            bench.first_snapshots()
+            bench.checkpoints()
+            bench.close()
+            for name in ["takeback", *(peer.name for peer in bench.peers)]:
+                cells = (bench.measured[f"{count} changed, with watcher"][name] for count in CHANGES)
+                print(f"{files:>10,}  {name:12}" + "".join(f"{ms:>14.2f}" for ms in cells), flush=True)
+
+
+def disk(tree: Path, work: Path, checkpoints: int = 1000) -> None:
+    """One changed line, a thousand times."""
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        ours = Ours(tree, Path(folder) / "takeback")
+        ours.first()
+        before = disk_bytes(ours.home)
+        name = _tree.paths(tree)[0]
+        for _ in range(checkpoints):
+            _tree.edit(tree, [name])
+            ours.checkpoint()
+        added = (disk_bytes(ours.home) - before) / 1e6
+        ours.close()
+        print(
+            f"\n{checkpoints:,} checkpoints of one changed line added {added:.1f} MB, goal < 20 MB", end=" "
+        )
+        print("met" if added < 20 else "MISSED")
+
+
+def goals(tree: Path, work: Path, rounds: int, result: Path | None) -> int:
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        bench = Bench(tree, Path(folder), rounds)
+        print(f"{len(bench.every):,} files in {tree.name}, {rounds} rounds, everybody in turn\n", flush=True)
+        bench.first_snapshots()
+        bench.checkpoints()
+        bench.scans()
+        bench.restores()
+        bench.verification()
+        bench.close()
+        bench.measured["torture tree"] = torture(Path(folder))
+    print("\n".join(_goals.table(bench.measured, [peer.name for peer in bench.peers])))
+    print("\nMemory, MB: " + "; ".join(f"{name} {mb:.0f}" for name, mb in bench.memory.items()))
+    if result:
+        result.write_text(json.dumps({"measured": bench.measured, "memory_mb": bench.memory}, indent=2))
+    return 1 if _goals.missed(bench.measured) else 0
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    options.add_argument("--files", type=int, default=50_000, help="size of the generated tree")
+    options.add_argument("--tree", type=Path, help="take a copy of this tree instead")
+    options.add_argument("--rounds", type=int, default=7)
+    options.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "takeback-bench")
+    options.add_argument("--growth", action="store_true", help="also 5,000, 50,000 and 200,000 files")
+    options.add_argument("--disk", action="store_true", help="also 1,000 checkpoints")
+    options.add_argument("--result", type=Path, help="write the numbers there as JSON")
+    given = options.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    tree = _tree.copy(given.tree, given.work) if given.tree else _tree.generate(given.work, given.files)
+    code = goals(tree, given.work, given.rounds, given.result)
+    if given.growth:
+        growth(given.work, given.rounds, [5_000, 50_000, 200_000])
+    if given.disk:
+        disk(tree, given.work)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

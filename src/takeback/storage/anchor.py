@@ -1,0 +1,155 @@
+"""The anchor: a second, independent memory of what the journal holds.
+
+A text file beside the database, append-only, with one line for each record: its sequence number and its
+digest. Whoever cuts the journal, or rewrites it together with its chain, must rewrite this file too, to stay
+unseen; it finds tampering by those who did not, and says no more than that.
+
+A line is written after its record is durable, and made durable later. Hence:
+
+- The anchor behind the journal is normal: a crash came between. The next writer adds the missing lines.
+- The anchor ahead of the journal is never normal: records are gone.
+- Lines may stand out of order or twice, because processes write them without a lock. They never disagree.
+- A write that was cut short leaves a torn line. The next writer closes it with `~`, and such a line says
+  nothing; nor do zeros, which some file systems leave after a power cut.
+- A missing anchor beside a journal with records is never normal: it is made before the first record. The next
+  writer starts a new one, whose first line says `lost N`: what came up to event N is held by its chain alone.
+  It is not anchored again, since that would launder whatever was done to it, and `verify` names it for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from takeback import faults
+from takeback.ports import Finding
+from takeback.storage.private import FILE_MODE, sync_folder, unusable
+
+Line = tuple[int, str]
+"""A sequence number and the digest of its record."""
+
+TAIL_BYTES = 4096
+_CHUNK_BYTES = 1 << 20
+_LINE = re.compile(rb"([1-9][0-9]{0,17}) ([a-z0-9]+:[0-9a-f]{64})")
+_LOST = re.compile(rb"lost ([1-9][0-9]{0,17})")
+
+
+class Tail(NamedTuple):
+    """The last lines of an anchor. What came up to event `low` is older than these, or lost."""
+
+    known: dict[int, str]
+    low: int
+
+    @property
+    def high(self) -> int:
+        return max(self.known, default=self.low)
+
+
+class Anchor:
+    """One anchor file. Not locked: a line is one write at the end, which the system does not interleave."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = -1
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def start(self, *, lost: int) -> None:
+        """Make the file. `lost` is how many records there are already, that no anchor knows any more."""
+        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        if lost:
+            faults.write_all(self._fd, b"lost %d\n" % lost)
+        faults.fsync(self._fd)
+        sync_folder(self.path.parent)
+
+    def write(self, lines: Iterable[Line]) -> None:
+        """Add lines, in one write."""
+        fd = self._open()
+        data = "".join(f"{seq} {digest}\n" for seq, digest in lines).encode()
+        if self._is_torn(fd):
+            data = b"~\n" + data
+        faults.write_all(fd, data)
+
+    def tail(self) -> Tail:
+        """The last lines, however long the file is."""
+        fd = self._open()
+        size, span = os.fstat(fd).st_size, TAIL_BYTES
+        while True:
+            start = max(0, size - span)
+            lines = os.pread(fd, size - start, start).split(b"\n")
+            # The last piece has no newline, so it is torn or empty; the first one may have begun earlier.
+            tail = _tail(lines[1 if start else 0 : -1], whole=not start)
+            if tail.known or not start:
+                return tail
+            span *= 16
+
+    def read(self) -> tuple[dict[int, str], list[Finding]]:
+        """Every line, and what is wrong with them."""
+        known: dict[int, str] = {}
+        findings: list[Finding] = []
+        for number, line in enumerate(self._lines(), 1):
+            place = f"anchor line {number}"
+            if found := _LINE.fullmatch(line):
+                seq, digest = int(found[1]), found[2].decode()
+                if known.setdefault(seq, digest) != digest:
+                    findings.append(Finding(place, f"names event {seq} again, with another digest", seq))
+            elif found := _LOST.fullmatch(line):
+                findings.append(
+                    Finding(place, f"the anchor was lost; events up to {found[1].decode()} have none")
+                )
+            elif not _is_void(line):
+                findings.append(Finding(place, "cannot be read"))
+        return known, findings
+
+    def sync(self) -> None:
+        """Make every line so far survive a power cut."""
+        if self._fd < 0:
+            return
+        try:
+            faults.fsync(self._fd)
+        except OSError as error:
+            raise unusable(self.path, error) from error
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _open(self) -> int:
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        return self._fd
+
+    def _is_torn(self, fd: int) -> bool:
+        size = os.fstat(fd).st_size
+        return size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+
+    def _lines(self) -> Iterator[bytes]:
+        rest = b""
+        with open(self.path, "rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from lines
+        # What is left has no newline: a write that was cut short, or one that goes on at this moment.
+
+
+def _tail(lines: list[bytes], *, whole: bool) -> Tail:
+    known: dict[int, str] = {}
+    low = 0
+    for line in lines:
+        if found := _LINE.fullmatch(line):
+            known.setdefault(int(found[1]), found[2].decode())
+        elif found := _LOST.fullmatch(line):
+            low = int(found[1])
+    if known and not low and not whole:
+        low = min(known) - 1
+    return Tail(known, low)
+
+
+def _is_void(line: bytes) -> bool:
+    """Whether the line is torn and closed, or was never filled."""
+    return line.endswith(b"~") or b"\0" in line

@@ -1,0 +1,52 @@
+"""Letting go before a fork.
+
+SQLite remembers, for the whole process, which locks it has on a file. A child inherits that memory but not
+the locks: even a new connection there would believe itself protected, and would write into a log that another
+process may delete. So whatever holds a connection lets go of it before a fork, and both sides open it again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+
+class Holder(Protocol):
+    def hold_still(self) -> None:
+        """Let nobody use the connection from now on, and close it."""
+
+    def go_on(self) -> None:
+        """Let others use it again."""
+
+
+_holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+_forking = threading.Lock()
+_still: list[Holder] = []
+
+
+def watch(holder: Holder) -> None:
+    """Have this one let go before each fork from now on."""
+    _holders.add(holder)
+
+
+def unwatch(holder: Holder) -> None:
+    _holders.discard(holder)
+
+
+def _before() -> None:
+    _forking.acquire()
+    _still[:] = list(_holders)
+    for holder in _still:
+        holder.hold_still()
+
+
+def _after() -> None:
+    for holder in _still:
+        holder.go_on()
+    _still.clear()
+    _forking.release()
+
+
+os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)

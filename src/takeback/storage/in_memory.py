@@ -1,0 +1,80 @@
+"""A journal that lives as long as its process: for tests, and for whoever wants no file."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from takeback.core.events import Event
+from takeback.core.record import Record
+from takeback.ports import Clock, Finding, Head
+from takeback.storage.audit import audit
+from takeback.storage.clock import SystemClock
+from takeback.storage.rows import NOTHING, Batch, Row, cut, missing, record_of
+
+
+class InMemoryJournal:
+    """The whole contract but durability. `rows` and `anchored` are open to tests that tamper with them."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self.rows: list[Row] = []
+        self.anchored: dict[int, str] = {}
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+
+    def append(
+        self, events: Sequence[Event], *, stream: str, expect: int | None = None, key: str = ""
+    ) -> tuple[Record, ...]:
+        batch = Batch(tuple(events), stream, expect, key)
+        with self._lock:
+            if earlier := self.find(key):
+                return batch.answer(earlier)
+            last, anchored = self.head().count, max(self.anchored, default=0)
+            if anchored > last:
+                raise cut(last, anchored)
+            seq = last + 1
+            head = self.head(batch.stream_at(seq))
+            rows, records = batch.seal(seq=seq, head=head, at_us=self._clock.now_us())
+            self.rows += rows
+            self.anchored |= {row.seq: row.digest for row in rows}
+            return records
+
+    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
+        with self._lock:
+            rows = self.rows[:]
+        return _read(rows, after, stream)
+
+    def get(self, seq: int) -> Record | None:
+        with self._lock:
+            found = [row for row in self.rows[max(0, seq - 1) : seq] if row.seq == seq]
+        return record_of(found[0]) if found else None
+
+    def find(self, key: str) -> tuple[Record, ...]:
+        with self._lock:
+            return tuple(record_of(row) for row in self.rows if key and row.key == key)
+
+    def head(self, stream: str | None = None) -> Head:
+        with self._lock:
+            if stream is None:
+                return Head(self.rows[-1].seq, self.rows[-1].digest) if self.rows else NOTHING
+            last = next((row for row in reversed(self.rows) if row.stream == stream), None)
+            return Head(last.n, last.digest) if last else NOTHING
+
+    def check(self) -> Iterator[Finding]:
+        with self._lock:
+            rows, anchored = self.rows[:], dict(self.anchored)
+        return audit(rows, anchored)
+
+    def sync(self) -> None:
+        """Nothing outlives the process."""
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+def _read(rows: list[Row], after: int, stream: str | None) -> Iterator[Record]:
+    for expected, row in enumerate(rows[after:], after + 1):
+        if row.seq != expected:
+            raise missing(expected)
+        if stream in (None, row.stream):
+            yield record_of(row)

@@ -1,0 +1,44 @@
+"""The content of files, by one short name each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from takeback.storage.packs import content
+from takeback.storage.packs.blobs import DIGEST_BYTES
+from takeback.storage.packs.content import Content
+from takeback.storage.packs.store import PackStore
+
+_LISTED = b"\x01"
+
+
+class StoredContents:
+    """The `Contents` port over a pack store. A name is a digest, with one byte more where it names a list."""
+
+    def __init__(self, store: PackStore) -> None:
+        self._store = store
+
+    def put(self, fd: int, size: int) -> bytes:
+        return name_of(content.put_file(self._store, fd, size))
+
+    def put_bytes(self, data: bytes) -> bytes:
+        return name_of(content.put_bytes(self._store, data))
+
+    def write(self, name: bytes, size: int, fd: int, *, sparse: bool) -> None:
+        content.write_file(self._store, content_of(name, size), fd, sparse=sparse)
+
+    def read(self, name: bytes, size: int) -> bytes:
+        return b"".join(content.read(self._store, content_of(name, size)))
+
+    def blobs(self, name: bytes, size: int) -> Iterator[bytes]:
+        found: set[bytes] = set()
+        content.add_names(self._store, content_of(name, size), found)
+        return iter(found)
+
+
+def name_of(stored: Content) -> bytes:
+    return stored.name + _LISTED if stored.listed else stored.name
+
+
+def content_of(name: bytes, size: int) -> Content:
+    return Content(name[:DIGEST_BYTES], size, listed=len(name) > DIGEST_BYTES)

@@ -1,0 +1,53 @@
+"""Compression, chosen for the hot path: zstd at level 1, or none where it does not pay."""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
+
+RAW, FAST, SMALL = 0, 1, 2
+"""How a payload is stored. FAST and SMALL are both zstd; SMALL says that trying harder gains nothing."""
+
+_LEVELS = {FAST: 1, SMALL: 12}
+_TINY_BYTES = 128
+_PROBE_BYTES = 4096
+_PROBE_FROM_BYTES = 32 * 1024
+_PAYS_BELOW = 0.95
+
+# A compressor is kept, because making one costs ten times as much as compressing a small file with it.
+_compressors: dict[int, ZstdCompressor] = {}
+
+
+def _zstd(data: bytes | memoryview, codec: int) -> bytes:
+    compressor = _compressors.pop(codec, None) or ZstdCompressor(level=_LEVELS[codec])
+    packed = compressor.compress(data, ZstdCompressor.FLUSH_FRAME)
+    _compressors[codec] = compressor  # not reached after an error or an interrupt, which leave it half used
+    return packed
+
+
+def compress(data: bytes | memoryview, codec: int = FAST) -> tuple[int, bytes]:
+    """The codec that was worth it, and the bytes to store."""
+    size = len(data)
+    if size < _TINY_BYTES:
+        return RAW, bytes(data)
+    if codec == FAST and size >= _PROBE_FROM_BYTES:
+        if len(_zstd(data[:_PROBE_BYTES], FAST)) > _PROBE_BYTES * _PAYS_BELOW:
+            return RAW, bytes(data)
+    packed = _zstd(data, codec)
+    return (codec, packed) if len(packed) < size * _PAYS_BELOW else (RAW, bytes(data))
+
+
+def expand(codec: int, payload: bytes, raw_bytes: int) -> bytes:
+    """The bytes that were compressed. Raises ValueError where they cannot be had."""
+    if codec == RAW:
+        return payload
+    try:
+        # Bounded, so that a damaged payload cannot fill the memory.
+        data = ZstdDecompressor().decompress(payload, raw_bytes)
+    except ZstdError as error:
+        raise ValueError(f"it cannot be decompressed ({error})") from error
+    return data

@@ -1,0 +1,282 @@
+"""The journal in one SQLite file, with its anchor beside it.
+
+One row holds one record. A batch is one transaction: SQLite's write lock gives the order, its WAL with
+synchronous = FULL gives durability, and the anchor gets its lines afterwards. Reading holds no lock
+and no long transaction: a journal only grows, so what stood at the time of the call is all up to
+the last record then.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from takeback.core.events import Event
+from takeback.core.record import Record
+from takeback.errors import CorruptionError, UsageError
+from takeback.faults import crash_point, reach
+from takeback.ports import Clock, Finding, Head
+from takeback.storage import forks, sqlite_rows
+from takeback.storage.anchor import Anchor, Line
+from takeback.storage.audit import StoredOrTorn, audit
+from takeback.storage.clock import SystemClock
+from takeback.storage.private import unusable
+from takeback.storage.rows import Batch, Stored, cut, missing, record_of, unreadable
+from takeback.storage.sqlite_errors import explain
+from takeback.storage.sqlite_file import connect
+
+BUSY_S = 10.0
+
+BEFORE_BEGIN = crash_point("journal-before-begin")
+INSIDE = crash_point("journal-inside")
+COMMITTED = crash_point("journal-committed")
+ANCHORED = crash_point("journal-anchored")
+CATCHING_UP = crash_point("journal-catching-up")
+
+
+class SqliteJournal:
+    """A journal in the file `path`; its anchor is the file of that name with the ending `.anchor`.
+
+    Its folder must be there; `private.private_folder` makes it as it should be.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
+        self.path = path
+        self.anchor = Anchor(path.with_suffix(".anchor"))
+        self._clock = clock or SystemClock()
+        self._busy_s = busy_s
+        self._is_anchored = False
+        self._is_closed = False
+        self._seen = 0
+        # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
+        self._lock = threading.RLock()
+        self._db: apsw.Connection | None = None
+        self._file = (0, 0)
+        with self._using():
+            forks.watch(self)
+
+    def append(
+        self, events: Sequence[Event], *, stream: str, expect: int | None = None, key: str = ""
+    ) -> tuple[Record, ...]:
+        batch = Batch(tuple(events), stream, expect, key)
+        reach(BEFORE_BEGIN)
+        with self._using() as db:
+            with sqlite_rows.transaction(db):
+                if key and (earlier := sqlite_rows.find(db, key)):
+                    return batch.answer(earlier)
+                last = sqlite_rows.head(db, None).count
+                self._trust(db, last)
+                head = sqlite_rows.head(db, batch.stream_at(last + 1))
+                rows, records = batch.seal(seq=last + 1, head=head, at_us=self._clock.now_us())
+                sqlite_rows.insert(db, rows)
+                reach(INSIDE)
+            # From here the events exist.
+            reach(COMMITTED)
+            self._seen = records[-1].seq
+            self._write_anchor([(row.seq, row.digest) for row in rows])
+            reach(ANCHORED)
+            return records
+
+    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
+        with self._using() as db:
+            end = sqlite_rows.head(db, stream).count
+            start = after if stream is None else sqlite_rows.count_at(db, stream, after)
+        return self._records(start, end, stream)
+
+    def get(self, seq: int) -> Record | None:
+        with self._using() as db:
+            row = sqlite_rows.get(db, seq)
+        return record_of(row) if row else None
+
+    def find(self, key: str) -> tuple[Record, ...]:
+        with self._using() as db:
+            return sqlite_rows.find(db, key)
+
+    def head(self, stream: str | None = None) -> Head:
+        with self._using() as db:
+            return sqlite_rows.head(db, stream)
+
+    def check(self) -> Iterator[Finding]:
+        # The anchor first: it is then never ahead of what is read after it, whoever appends meanwhile.
+        anchored, findings = self._anchored()
+        yield from findings
+        yield from self._check_database()
+        yield from audit(self._rows(max(anchored, default=0)), anchored)
+
+    def sync(self) -> None:
+        self.anchor.sync()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            forks.unwatch(self)
+            self._let_go()
+            try:
+                self.anchor.sync()
+            finally:
+                self.anchor.close()
+
+    # The connection
+
+    @contextmanager
+    def _using(self) -> Iterator[apsw.Connection]:
+        """The connection, for one thread at a time, with its errors translated."""
+        with self._lock:
+            if self._is_closed:
+                raise UsageError("the journal is closed; nothing was recorded")
+            if self._db is None:
+                self._db = connect(self.path, busy_s=self._busy_s)
+                self._file = _identity(self.path)
+            try:
+                yield self._db
+            except apsw.Error as error:
+                raise explain(error, self.path) from error
+
+    def _let_go(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            db.close(True)
+
+    def hold_still(self) -> None:
+        """For `forks`: the connection does not go over into a child."""
+        self._lock.acquire()
+        self._let_go()
+
+    def go_on(self) -> None:
+        self._lock.release()
+
+    # The anchor
+
+    def _trust(self, db: apsw.Connection, last: int) -> None:
+        """Refuse to go on from a journal that is not the one which was written; inside the transaction."""
+        if _identity(self.path) != self._file:
+            raise CorruptionError(
+                f"{self.path} was removed or replaced while it was open. Nothing was recorded",
+                hint="open it again; `takeback verify` then names what is missing",
+            )
+        if last < self._seen:
+            raise cut(last, self._seen)
+        if self._is_anchored:
+            return
+        try:
+            if not self.anchor.exists():
+                self.anchor.start(lost=last)
+            self._catch_up(db, last)
+        except OSError as error:
+            raise unusable(self.anchor.path, error) from error
+        self._is_anchored = True
+
+    def _catch_up(self, db: apsw.Connection, last: int) -> None:
+        """Hold the end of the journal against that of the anchor, and add the lines that a crash left out."""
+        tail = self.anchor.tail()
+        if tail.high > last:
+            raise cut(last, tail.high)
+        lines: list[Line] = []
+        for seq, digest in sqlite_rows.digests(db, after=tail.low):
+            if tail.known.get(seq, digest) != digest:
+                raise CorruptionError(
+                    f"event {seq} is not the one that was written: the anchor differs. Nothing was recorded",
+                    hint="`takeback verify` shows what else differs; restore the state folder from a backup",
+                )
+            if seq not in tail.known:
+                lines.append((seq, digest))
+        if lines:
+            reach(CATCHING_UP)
+            self.anchor.write(lines)
+
+    def _write_anchor(self, lines: list[Line]) -> None:
+        try:
+            self.anchor.write(lines)
+        except OSError:
+            # The events are durable, the anchor is behind as after a crash: the next append adds the lines.
+            self._is_anchored = False
+
+    def _anchored(self) -> tuple[dict[int, str], list[Finding]]:
+        try:
+            return self.anchor.read()
+        except FileNotFoundError:
+            lost = Finding(
+                "anchor", f"{self.anchor.path} is missing: the events are held by their chain alone"
+            )
+            return {}, [lost] if self.head().count else []
+        except OSError as error:
+            raise unusable(self.anchor.path, error) from error
+
+    # Reading
+
+    def _records(self, at: int, end: int, stream: str | None) -> Iterator[Record]:
+        """Records by place, in the journal or in a stream; pages keep both memory and transactions short."""
+        column = 0 if stream is None else 2
+        while at < end:
+            try:
+                rows = self._page(at, end, stream)
+            except CorruptionError as error:
+                raise unreadable(at + 1, stream, error) from error
+            if not rows:
+                raise missing(at + 1, stream)
+            for row in rows:
+                at += 1
+                if row[column] != at:
+                    raise missing(at, stream)
+                yield record_of(row)
+
+    def _page(self, at: int, end: int, stream: str | None = None) -> list[Stored]:
+        with self._using() as db:
+            return sqlite_rows.page(db, at, end, stream)
+
+    def _check_database(self) -> Iterator[Finding]:
+        try:
+            with self._using() as db:
+                texts = sqlite_rows.integrity(db)
+        except CorruptionError as error:
+            texts = [error.message]
+        for text in texts:
+            yield Finding("database", text)
+
+    def _rows(self, anchored_max: int) -> Iterator[StoredOrTorn]:
+        """Every row, also those behind a damaged page: where one cannot be read, each event is asked for."""
+        at, end = sqlite_rows.LOWEST, max(anchored_max, self._last_readable())
+        while True:
+            try:
+                rows = self._page(at, sqlite_rows.HIGHEST)
+            except CorruptionError:
+                at = max(at, 0) + 1
+                if at > end:
+                    return
+                yield from self._probe(at)
+                continue
+            if not rows:
+                return
+            for row in rows:
+                at = max(at + 1, row[0])  # forward in any case: damage can make SQLite give rows again
+                yield row
+
+    def _last_readable(self) -> int:
+        try:
+            return self.head().count
+        except CorruptionError:
+            return 0
+
+    def _probe(self, seq: int) -> list[StoredOrTorn]:
+        try:
+            with self._using() as db:
+                row = sqlite_rows.get(db, seq)
+            return [row] if row else []
+        except CorruptionError:
+            return [(seq, "", 0, "", "", None)]
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Which file has this name now."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)

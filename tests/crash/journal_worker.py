@@ -1,0 +1,53 @@
+"""What the processes do that the journal's crash tests kill."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from takeback.core.events import RunBegan, StepBegan
+from takeback.storage.sqlite import SqliteJournal
+
+
+def open_and_close(path: str) -> None:
+    SqliteJournal(Path(path)).close()
+
+
+def append_some(path: str, count: str) -> None:
+    """Append batches of two to a run of one's own, and say so after each."""
+    journal = SqliteJournal(Path(path))
+    append_steps(journal, count=int(count))
+    journal.close()
+
+
+def append_until_killed(path: str) -> None:
+    append_steps(SqliteJournal(Path(path)), count=sys.maxsize)
+
+
+def append_steps(journal: SqliteJournal, *, count: int) -> None:
+    name = f"p{os.getpid()}"
+    (began,) = journal.append([RunBegan(name)], stream="", key=name)
+    acknowledge(name, "-", began.seq, began.digest)
+    for turn in range(count):
+        steps = [StepBegan(f"{name} {turn} a"), StepBegan(f"{name} {turn} b")]
+        for record in journal.append(steps, stream=began.stream, key=f"{name} {turn}" if turn % 3 else ""):
+            acknowledge(name, turn, record.seq, record.digest)
+
+
+def acknowledge(*words: object) -> None:
+    """One write for one line, so that a kill cannot tear it."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def gang(path: str, size: str) -> None:
+    """Be several processes that append at once, until all of them are killed."""
+    for _ in range(int(size)):
+        if os.fork() == 0:
+            append_until_killed(path)
+    while True:
+        os.wait()
+
+
+if __name__ == "__main__":
+    gang(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Black-box proof that what an agent did to the world is taken back, and nothing else."""
