@@ -259,13 +259,26 @@ class Workspace:
     # Keeping house
 
     def verify(self, *, deep: bool = False) -> list[Finding]:
-        """Everything that is not as it was written; an empty list is the proof that all is well."""
+        """Everything that is not as it was written; an empty list is the proof that all is well.
+
+        With `deep` every stored byte is read again, and every file of the workspace is compared with what was last
+        recorded of it: by content, not by times.
+        """
         findings = list(self.journal.check())
         if not findings:
             findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self.history.breaches]
         if (self.state / "packs").exists():
             findings += self.store.check(deep=deep)
+        if deep and not findings and "files" in self.history.marks:
+            with self.lock.held():
+                findings += self.files.audit()
         return findings
+
+    def drift(self) -> list[Change]:
+        """What changed since the last record, and belongs to no action yet."""
+        with self.lock.held():
+            marks = self.tracker.marks()
+            return self.tracker.since_last(marks)
 
     def gc(self) -> Pruned:
         """Let go of content that the limits do not keep."""

@@ -8,7 +8,8 @@ import click
 
 from takeback.cli.session import Session, TakebackCommand, ago, iso, plural
 from takeback.cli.views import run_data, what
-from takeback.core.history import History, Run
+from takeback.core.events import Item
+from takeback.core.history import SETTLING, Action, History, Run
 from takeback.core.lifecycle import Life
 from takeback.workspace import find_workspace
 
@@ -38,6 +39,10 @@ def _data(history: History) -> dict[str, object]:
         "events": history.seq,
         "actions": len(history.actions),
         "checkpoint": {"id": checkpoint.id, "at": iso(checkpoint.at_us)} if checkpoint else None,
+        "remaining": [
+            {"target": str(item.target), "did": item.did.value, "why": item.why}
+            for item in (_remaining(history) or (None, []))[1]
+        ],
         "open_actions": [action.id for action in history.open_actions()],
         "runs": [run_data(run) for run in _unfinished(history)],
     }
@@ -48,6 +53,15 @@ def _lines(root: str, history: History) -> list[str]:
     if checkpoint := next(reversed(history.checkpoints.values()), None):
         message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
         lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")
+    if remaining := _remaining(history):
+        action, items = remaining
+        lines.append(f"The last {action.kind} ({action.id}) is incomplete. Not as before:")
+        lines += [f"  {item.target}: {item.why or item.did}" for item in items[:10]]
+        lines.append(
+            "  try again   takeback undo"
+            if action.kind == "undo"
+            else f"  try again   takeback {action.kind}"
+        )
     for run in _unfinished(history):
         verb = "was interrupted" if run.life is Life.INTERRUPTED else "is open"
         lines.append(f"Run {run.id} {verb} {ago(run.ended_us or run.began_us)}: {run.began.name}")
@@ -56,6 +70,15 @@ def _lines(root: str, history: History) -> list[str]:
             f"Action {action.id} has no recorded end: {what(history, action)}, {ago(action.began_us)}"
         )
     return lines
+
+
+def _remaining(history: History) -> tuple[Action, list[Item]] | None:
+    """What the last rollback could not do."""
+    last = next((a for a in reversed(history.actions.values()) if a.is_rollback), None)
+    if last is None:
+        return None
+    items = [item for item in last.items if item.did not in SETTLING or not item.verified]
+    return (last, items) if items else None
 
 
 def _unfinished(history: History) -> list[Run]:

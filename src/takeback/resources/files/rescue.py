@@ -10,20 +10,39 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from takeback.core.change import Target
 from takeback.errors import BackendError
 from takeback.ports import Contents, Swap
 from takeback.resources.files import linux
-from takeback.resources.files.entry import FILE, Entry, entry_of, kind_of, path_of_target, split
+from takeback.resources.files.entry import FILE, FOLDER, Entry, entry_of, kind_of, path_of_target, split
 from takeback.resources.files.place import FILE_FLAGS, Place
 from takeback.resources.files.staging import READY, LeftStaging, left_behind, new_name, old_name
 
 
-def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Contents) -> Mapping[Target, str]:
-    """Clear the staging folder of an interrupted rollback; returns the targets that were somebody else's."""
+class Rescued(msgspec.Struct):
+    """What was found of an interrupted rollback: whether there was one, and what turned out to be others'."""
+
+    interrupted: bool = False
+    kept: Mapping[Target, str] = {}
+
+    def is_half_done(self, now: Entry | None, goal: Entry | None) -> bool:
+        """Whether this is what the rollback was making: only mode, attributes or times are missing."""
+        return (
+            self.interrupted
+            and now is not None
+            and goal is not None
+            and now.kind == goal.kind
+            and (now.kind == FOLDER or now.content == goal.content)
+        )
+
+
+def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Contents) -> Rescued:
+    """Clear the staging folder of an interrupted rollback."""
     staging = left_behind(place, rollback)
     if staging is None:
-        return {}
+        return Rescued()
     kept: dict[Target, str] = {}
     if staging.is_ready():
         known = {_print(entry_of(v)) for swap in swaps for v in (swap.present, swap.goal)}
@@ -31,7 +50,7 @@ def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Content
             if name != READY and _looked_at(staging, name, contents) not in known:
                 kept.update(_give_back(place, staging, name, swaps))
     staging.close()
-    return kept
+    return Rescued(True, kept)
 
 
 def _print(entry: Entry | None) -> tuple[str, bytes]:

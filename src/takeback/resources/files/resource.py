@@ -10,10 +10,11 @@ from pathlib import Path
 
 from takeback import faults
 from takeback.core.change import Change, Target, Version
+from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import CorruptionError
-from takeback.ports import BlobStore, Contents, Swap, Swapped, Traits
+from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files import watch
 from takeback.resources.files.capture import Capture, Progress
@@ -26,17 +27,19 @@ from takeback.resources.files.entry import (
     Key,
     change_of,
     entry_of,
+    join,
+    key_of,
     path_of_target,
     split,
     version_of,
 )
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.index import Index, load_index, save_index
-from takeback.resources.files.place import Place
+from takeback.resources.files.place import FILE_FLAGS, Place
 from takeback.resources.files.rescue import rescue
 from takeback.resources.files.restore import Restorer, Work
 from takeback.resources.files.scan import Dirty, scan
-from takeback.resources.files.tree import Folder, entry_in
+from takeback.resources.files.tree import Folder, Row, entry_in
 from takeback.resources.files.watch import Watcher
 
 AUDIT_S = 300
@@ -93,6 +96,31 @@ class Files:
         """Keep what is known for the next process."""
         if self._root is not None and self._tree:
             save_index(self._cache, Index(self._tree, self._root, self._stated))
+
+    def audit(self) -> list[Finding]:
+        """Read every file again and compare it with what is believed of it, whatever its times say."""
+        self._look()
+        findings = []
+        for path, folder in self._known.walk():
+            for name, row in folder.files.items():
+                if row.entry.kind == FILE and not self._is_as_believed(path, name, row):
+                    place = text_of(join(path, name))
+                    findings.append(Finding(place, "its bytes changed although its size and times did not"))
+        return findings
+
+    def _is_as_believed(self, path: bytes, name: bytes, row: Row) -> bool:
+        try:
+            with self._place.folder(path) as folder_fd:
+                fd = os.open(name, FILE_FLAGS, dir_fd=folder_fd)
+        except OSError:
+            # Gone or closed to us since the look: that is drift, not a lie of the disk.
+            return True
+        try:
+            before = key_of(os.fstat(fd))
+            content = self._contents.put(fd, before.size)
+            return content == row.entry.content or before != row.key
+        finally:
+            os.close(fd)
 
     def counted(self) -> tuple[int, int]:
         """How many files there are, and how many bytes."""
@@ -266,24 +294,23 @@ class Files:
         return foresee(self._known, swaps, kept, self._blobs)
 
     def swap(self, swaps: Sequence[Swap], rollback: str) -> Sequence[Swapped]:
-        kept = rescue(self._place, rollback, swaps, self._contents)
+        rescued = rescue(self._place, rollback, swaps, self._contents)
         now = self.read(swap.target for swap in swaps)
         results: dict[Target, Swapped] = {}
         works: dict[Target, Work] = {}
         for swap in swaps:
-            present = now[swap.target]
-            if swap.target in kept:
-                results[swap.target] = Swapped(swap.target, Did.CONFLICT, present, True, kept[swap.target])
+            target, present = swap.target, now[swap.target]
+            path = path_of_target(target)
+            entry, goal = entry_in(self._known, path), entry_of(swap.goal)
+            if target in rescued.kept:
+                results[target] = Swapped(target, Did.CONFLICT, present, True, rescued.kept[target])
             elif present.alike(swap.goal):
-                did = Did.RESTORED if swap.goal else Did.REMOVED
-                results[swap.target] = Swapped(swap.target, did, present, True)
-            elif present != swap.present:
-                why = "it was changed since the plan was made"
-                results[swap.target] = Swapped(swap.target, Did.CONFLICT, present, True, why)
+                results[target] = Swapped(target, Did.RESTORED if goal else Did.REMOVED, present, True)
+            elif present == swap.present or rescued.is_half_done(entry, goal):
+                works[target] = Work(path, entry, goal, self._key(path))
             else:
-                path = path_of_target(swap.target)
-                entry = entry_in(self._known, path)
-                works[swap.target] = Work(path, entry, entry_of(swap.goal), self._key(path))
+                why = "it was changed since the plan was made"
+                results[target] = Swapped(target, Did.CONFLICT, present, True, why)
         if works:
             batch = list(works.values())
             Restorer(self._place, self._contents, rollback, self._standing(batch)).run(batch)

@@ -17,6 +17,7 @@ import msgspec
 
 from takeback import faults
 from takeback.core.events import Did
+from takeback.errors import CorruptionError
 from takeback.ports import Contents
 from takeback.resources.files import linux
 from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, key_of, split
@@ -60,7 +61,7 @@ class Work(msgspec.Struct):
 
     @property
     def depth(self) -> int:
-        return self.path.count(b"/") + 1 if self.path else 0
+        return _depth(self.path)
 
     def fail(self, why: str, did: Did = Did.FAILED) -> None:
         self.did, self.why = did, why
@@ -93,8 +94,8 @@ class Restorer:
             self._put_in_place(staging, works)
             self._dress_in_place(works)
         finally:
-            staging.close()
-            self._dress_folders(works)
+            # The staging folder goes when all else is done: while it is there, a later start knows that it is not.
+            self._dress_folders(works, staging)
             self._close()
         linux.syncfs(self.place.fd)
         for work in works:
@@ -198,11 +199,13 @@ class Restorer:
                     folder, name = split(work.path)
                     dress(self._open(folder), name, work.goal)
 
-    def _dress_folders(self, works: list[Work]) -> None:
+    def _dress_folders(self, works: list[Work], staging: Staging) -> None:
         """Folders get their mode and time last, the deepest first: whatever is done inside changes the time."""
         goals = {work.path: work for work in _open(works) if work.goal and work.goal.kind == FOLDER}
-        for path in sorted({*goals, *self._before}, key=lambda path: path.count(b"/"), reverse=True):
+        for path in sorted({*goals, *self._before}, key=_depth, reverse=True):
             work = goals.get(path)
+            if not path:
+                staging.close()
             try:
                 if work is not None and work.goal is not None:
                     self._dress_folder(path, work.goal)
@@ -261,7 +264,7 @@ class Restorer:
 
 
 class _blamed:
-    """An error of the system belongs to the path that met it."""
+    """An error of the system, or damaged content, belongs to the path that met it."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -270,14 +273,21 @@ class _blamed:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, OSError):
+        if isinstance(error, OSError):
+            self.work.fail(error.strerror or str(error))
+        elif isinstance(error, CorruptionError):
+            self.work.fail(error.message)
+        else:
             return False
-        self.work.fail(f"{error.strerror or error}")
         return True
 
 
 def _open(works: Iterable[Work]) -> list[Work]:
     return [work for work in works if work.did is None]
+
+
+def _depth(path: bytes) -> int:
+    return path.count(b"/") + 1 if path else 0
 
 
 def _must_go(present: Entry, goal: Entry | None) -> bool:
