@@ -149,9 +149,11 @@ class Bench:
         self.measured[row] = {name: statistics.median(some) for name, some in times.items()}
 
     def close(self) -> None:
-        self.memory.update({peer.name: peer.peak_kb / 1024 for peer in self.peers})
         self.memory["takeback, at the end"] = memory_mb()
         self.ours.close()
+        for peer in self.peers:
+            peer.weigh(_tree.pick(self.every, 100, self.turn))
+            self.memory[f"{peer.name}, 100 changed"] = peer.peak_kb / 1024
 
 
 def torture(folder: Path) -> dict[str, float]:

@@ -108,7 +108,7 @@ def many_writers(folder: Path, count: int, rounds: int) -> tuple[float, float]:
 
 def throughput(work: Callable[[Path, int, Barrier], None], path: Path, count: int) -> float:
     context = multiprocessing.get_context("spawn")
-    ready = context.Barrier(WRITERS + 1)
+    ready = context.Barrier(WRITERS + 1, timeout=120)
     writers = [context.Process(target=work, args=(path, count, ready)) for _ in range(WRITERS)]
     for writer in writers:
         writer.start()

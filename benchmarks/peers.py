@@ -20,6 +20,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import _tree
 
+# A process inherits the record of its parent's memory, so the parent of whoever is weighed must be small.
+WEIGH = """
+import os, sys
+pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+sys.stderr.write(f"\\n{usage.ru_maxrss}")
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
 
 class Peer:
     """A system that keeps checkpoints of `tree` in `store`."""
@@ -30,7 +39,8 @@ class Peer:
         self.tree = tree
         self.store = store
         self.peak_kb = 0
-        """The most memory that one of its processes took."""
+        """The most memory that one of its processes took while it was weighed."""
+        self.weighing = False
 
     def first(self) -> None:
         """Set up, and take the first checkpoint."""
@@ -48,33 +58,27 @@ class Peer:
         self.first()
 
     def call(self, *command: str, given: bytes = b"", ok: tuple[int, ...] = (0,)) -> bytes:
-        process = subprocess.Popen(
-            command,
-            cwd=self.tree,
-            env=os.environ | self.environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        if self.weighing:
+            command = (sys.executable, "-I", "-S", "-c", WEIGH, *command)
+        done = subprocess.run(
+            command, cwd=self.tree, env=os.environ | self.environment(), input=given, capture_output=True
         )
-        assert process.stdin and process.stdout and process.stderr
-        with ThreadPoolExecutor(1) as feeder:
-            feeder.submit(self._feed, process, given)
-            output = process.stdout.read()
-            problem = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        for stream in (process.stdout, process.stderr):
-            stream.close()
-        self.peak_kb = max(self.peak_kb, usage.ru_maxrss)
-        if process.returncode not in ok:
-            raise RuntimeError(f"{command} ended with {process.returncode}: {problem.decode()[-500:]}")
-        return output
+        if self.weighing:
+            said, _, weight = done.stderr.rpartition(b"\n")
+            done.stderr = said
+            self.peak_kb = max(self.peak_kb, int(weight))
+        if done.returncode not in ok:
+            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr.decode()[-500:]}")
+        return done.stdout
 
-    @staticmethod
-    def _feed(process: subprocess.Popen[bytes], given: bytes) -> None:
-        assert process.stdin
-        with process.stdin:
-            process.stdin.write(given)
+    def weigh(self, paths: list[str]) -> None:
+        """Take a checkpoint and restore, looking only at memory."""
+        self.weighing = True
+        _tree.edit(self.tree, paths)
+        self.checkpoint()
+        _tree.edit(self.tree, paths)
+        self.restore(paths)
+        self.weighing = False
 
     def environment(self) -> dict[str, str]:
         return {}
@@ -261,6 +265,7 @@ def measure(peer: Peer, every: list[str], rounds: int) -> str:
                 peer.restore(chosen)
             restored.append(time.perf_counter() - begun)
         said.append(f"{count} changed {median_ms(taken):.0f}/{median_ms(restored):.0f} ms")
+    peer.weigh(_tree.pick(every, 100, rounds))
     return "  ".join([*said, f"peak {peer.peak_kb // 1024} MB"])
 
 

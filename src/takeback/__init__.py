@@ -21,7 +21,7 @@ from takeback.errors import (
 
 if TYPE_CHECKING:
     from takeback.workspace import Workspace
-    from takeback.workspace import open_workspace as open
+    from takeback.workspace import open_workspace as open  # noqa: A004  takeback.open is the name
 else:
 
     def __getattr__(name: str) -> object:

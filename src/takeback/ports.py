@@ -80,6 +80,10 @@ class Journal(Protocol):
         """Sync and let go. May be called twice."""
 
 
+FileId = tuple[int, int, int, int, int]
+"""What tells that a file is the one that was seen: device, inode, size, mtime and ctime in nanoseconds."""
+
+
 class BlobStore(Protocol):
     """Bytes by their name, which is their digest. What was put and synced comes back unchanged, or not at all."""
 
@@ -101,6 +105,15 @@ class Contents(Protocol):
 
     def put(self, fd: int, size: int) -> bytes:
         """Keep the first `size` bytes of an open file and return the name of this content."""
+
+    def put_many(
+        self, files: Iterable[tuple[bytes, int]], root_fd: int
+    ) -> Iterator[tuple[bytes, bytes, FileId]]:
+        """Keep many files at once, given by path below `root_fd` and size; with several processes if that pays.
+
+        Gives for each, in any order, its path, the name of its content, and what the file was while it was read.
+        One that could not be read as a whole is left out.
+        """
 
     def put_bytes(self, data: bytes) -> bytes:
         """Keep these bytes as a file's content would be kept."""

@@ -125,7 +125,7 @@ class Life(RuleBasedStateMachine):
         self._write(wanted)
         self._save()
 
-    @rule(who=st.sampled_from(["agent", "agent", "human"]), wanted=writes)
+    @rule(who=st.sampled_from(["agent", "human"]), wanted=writes)
     def work(self, who: str, wanted: World) -> None:
         if who == "human":
             self._write(wanted)

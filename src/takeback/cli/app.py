@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = 0
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted", "Interrupted; the next command finds out what was done", "", 130, as_json)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever it is, nobody wants a traceback
         code = _fail_unexpectedly(error, as_json)
     sys.exit(code)
 

@@ -71,7 +71,7 @@ class Rollbacks:
             else:
                 chosen = select.last_action(history, wanted)
             self._refuse_open(chosen)
-            return self._take_back(chosen, e.RollbackKind.UNDO, preview, on_conflict)
+            return self._take_back(chosen, e.RollbackKind.UNDO, on_conflict, preview=preview)
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""
@@ -79,7 +79,7 @@ class Rollbacks:
             if finished := self._present():
                 return finished
             chosen = select.last_rollback(self.ledger.history)
-            return self._take_back(chosen, e.RollbackKind.REDO, preview, on_conflict)
+            return self._take_back(chosen, e.RollbackKind.REDO, on_conflict, preview=preview)
 
     def restore(
         self, checkpoint: str, *, wanted: Filter = any_target, preview: bool = False
@@ -98,7 +98,7 @@ class Rollbacks:
                 if wanted(change.target)
             ]
             plan = self._foresee(Plan((checkpoint,), tuple(items), OnConflict.OVERWRITE))
-            return self._decide(plan, e.RollbackKind.RESTORE, preview)
+            return self._decide(plan, e.RollbackKind.RESTORE, preview=preview)
 
     def finish(self) -> RollbackReport | None:
         """Carry out what an interrupted rollback had planned. Under the lock, so nobody else is at it."""
@@ -144,10 +144,10 @@ class Rollbacks:
     # The plan
 
     def _take_back(
-        self, chosen: Selection, kind: e.RollbackKind, preview: bool, on_conflict: OnConflict
+        self, chosen: Selection, kind: e.RollbackKind, on_conflict: OnConflict, *, preview: bool
     ) -> RollbackReport:
         plan = plan_rollback(self.ledger.history, chosen, self._read, on_conflict=on_conflict)
-        return self._decide(self._foresee(self._merge(plan)), kind, preview)
+        return self._decide(self._foresee(self._merge(plan)), kind, preview=preview)
 
     def _read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         now: dict[Target, Version] = {}
@@ -181,9 +181,9 @@ class Rollbacks:
             ]
             for target, (do, why) in resource.foresee(swaps, kept).items():
                 item = next(item for item in plan.items if item.target == target)
-                if do is Do.CONFLICT and plan.on_conflict is OnConflict.KEEP:
-                    do = Do.KEEP
-                plan = plan.replace(msgspec.structs.replace(item, do=do, goal=item.present, why=why))
+                keep = do is Do.CONFLICT and plan.on_conflict is OnConflict.KEEP
+                decided = Do.KEEP if keep else do
+                plan = plan.replace(msgspec.structs.replace(item, do=decided, goal=item.present, why=why))
         return plan
 
     def _way_back(self, mark: e.Mark) -> Iterable[Change]:
@@ -205,7 +205,7 @@ class Rollbacks:
 
     # The deed
 
-    def _decide(self, plan: Plan, kind: e.RollbackKind, preview: bool) -> RollbackReport:
+    def _decide(self, plan: Plan, kind: e.RollbackKind, *, preview: bool) -> RollbackReport:
         report = of_plan(plan, kind.value, preview=preview)
         if preview:
             return report

@@ -72,15 +72,15 @@ def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None]) -> No
 def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """What is sent to us is meant for the command. A terminal's Ctrl-C reaches it by itself."""
 
-    def forward(number: int, frame: FrameType | None) -> None:
+    def forward(number: int, _frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    def ignore(number: int, frame: FrameType | None) -> None:
+    def pass_on(number: int, _frame: FrameType | None) -> None:
         if not sys.stdin.isatty():
             process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in FORWARDED}
-    before |= {number: signal.signal(number, ignore) for number in (signal.SIGINT, signal.SIGQUIT)}
+    before |= {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         yield
     finally:

@@ -54,7 +54,9 @@ class WorkspaceLock:
         deadline = time.monotonic() + self._wait_s
         while not _try_lock(fd):
             if time.monotonic() > deadline:
-                holder = os.pread(fd, _HOLDER_BYTES, 0).decode("utf-8", "replace").strip() or "another process"
+                holder = (
+                    os.pread(fd, _HOLDER_BYTES, 0).decode("utf-8", "replace").strip() or "another process"
+                )
                 os.close(fd)
                 raise RunBusy(
                     f"{holder} is working on this workspace; nothing was changed",

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -145,3 +146,4 @@ class PackStoreAgainstADict(RuleBasedStateMachine):
 
 TestModel = PackStoreAgainstADict.TestCase
 TestModel.settings = settings(stateful_step_count=30, deadline=None)
+TestModel.pytestmark = pytest.mark.timeout(900)  # type: ignore[attr-defined]

@@ -30,6 +30,7 @@ from takeback.resources.files.tree import Folder, Row
 from takeback.resources.files.watch import Watcher
 
 READ_TRIES_MAX = 3
+BULK_FILES_MIN = 2_000
 RACY_NS = 20_000_000
 """Times on disk move in ticks of up to 10 ms; what is younger than two of them may change again unseen."""
 
@@ -45,6 +46,11 @@ class Job(msgspec.Struct):
     folder: bytes
     name: bytes
     known: Row | None
+    found: os.stat_result
+
+    @property
+    def path(self) -> bytes:
+        return join(self.folder, self.name)
 
 
 class Capture:
@@ -55,8 +61,8 @@ class Capture:
         place: Place,
         contents: Contents,
         excluded: Callable[[bytes], bool],
-        watcher: Watcher | None = None,
-        progress: Progress = lambda files, size: None,
+        watcher: Watcher | None,
+        progress: Progress,
     ) -> None:
         self.place = place
         self.contents = contents
@@ -64,6 +70,7 @@ class Capture:
         self.watcher = watcher
         self.progress = progress
         self.stated: list[str] = []
+        self.looked_at: set[str] = set()
         self.jobs: list[Job] = []
         self.began_ns = time.time_ns()
 
@@ -136,6 +143,7 @@ class Capture:
         """One name in an open folder. Without `enter`, a new folder is noted and entered by the caller."""
         if self.excluded(path):
             return
+        self.looked_at.add(text_of(path))
         try:
             self._look_closer(folder, path, fd, enter=enter)
         except OSError as error:
@@ -154,7 +162,7 @@ class Capture:
             else:
                 self.edits.put_folder(folder, path, Folder(_entry(found), None))
         elif kind == FILE:
-            self.jobs.append(Job(split(path)[0], name, folder.files.get(name)))
+            self.jobs.append(Job(split(path)[0], name, folder.files.get(name), found))
         else:
             if kind not in RESTORABLE:
                 self._state("is a socket or device, which is noted and not restored", path)
@@ -193,41 +201,58 @@ class Capture:
         return known.key is not None and known.key.ino != os.fstat(fd).st_ino
 
     def _read_files(self, root: Folder) -> None:
-        done = size = 0
-        folder_path: bytes | None = None
-        fd = -1
+        """Read what was noted: all at once where there is much of it, and one by one what that left."""
+        jobs, self.jobs = self.jobs, []
+        if len(jobs) >= BULK_FILES_MIN:
+            jobs = self._read_bulk(root, jobs)
+        opened, fd = b"", self.place.open(b"")
         try:
-            for job in self.jobs:
-                if job.folder != folder_path:
-                    if fd >= 0:
-                        os.close(fd)
-                        fd = -1
-                    folder_path = job.folder
-                    try:
-                        fd = self.place.open(job.folder)
-                    except OSError:
-                        continue
-                if fd < 0:
-                    continue
+            for job in jobs:
                 folder = root.find(job.folder)
                 if folder is None:
                     continue
+                if job.folder != opened:
+                    below = self._open(job.folder)
+                    if below is None:
+                        continue
+                    os.close(fd)
+                    opened, fd = job.folder, below
                 row = self._read_file(job, fd)
-                path = join(job.folder, job.name)
                 if row is None:
-                    self.edits.drop(folder, path)
+                    self.edits.drop(folder, job.path)
                 else:
-                    self.edits.put_file(folder, path, row)
-                    size += row.entry.size
-                done += 1
-                self.progress(done, size)
-            self.jobs.clear()
+                    self.edits.put_file(folder, job.path, row)
         finally:
-            if fd >= 0:
-                os.close(fd)
+            os.close(fd)
+
+    def _open(self, path: bytes) -> int | None:
+        try:
+            return self.place.open(path)
+        except OSError:
+            # Gone since it was listed; the next look finds out.
+            return None
+
+    def _read_bulk(self, root: Folder, jobs: list[Job]) -> list[Job]:
+        """Read many files with several processes; returns those that have to be read with more care."""
+        left = {job.path: job for job in jobs}
+        sizes = [(path, job.found.st_size) for path, job in left.items()]
+        done = size = 0
+        for path, content, file_id in self.contents.put_many(sizes, self.place.fd):
+            found = left[path].found
+            folder = root.find(left[path].folder)
+            seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            # The path may have led elsewhere meanwhile, or the file may be too young to be sure of.
+            if file_id != seen or folder is None or self._is_racy(found):
+                continue
+            entry = _entry(found, content, self._xattrs(b"/proc/self/fd/%d/%s" % (self.place.fd, path), path))
+            self.edits.put_file(folder, path, Row(entry, key_of(found)))
+            del left[path]
+            done, size = done + 1, size + found.st_size
+            self.progress(done, size)
+        return list(left.values())
 
     def _read_file(self, job: Job, folder_fd: int) -> Row | None:
-        path = join(job.folder, job.name)
+        path = job.path
         try:
             fd = os.open(job.name, FILE_FLAGS, dir_fd=folder_fd)
         except FileNotFoundError:
@@ -280,13 +305,13 @@ class Capture:
         opaque = _entry(found, f"{key.ino}:{key.size}:{key.mtime_ns}".encode())
         return Row(msgspec.structs.replace(opaque, kind=OPAQUE), key, racy=True)
 
-    def _xattrs(self, fd: int, path: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    def _xattrs(self, file: int | bytes, path: bytes) -> tuple[tuple[bytes, bytes], ...]:
         if not hasattr(os, "listxattr"):
             return ()
         try:
-            names = [os.fsencode(name) for name in os.listxattr(fd)]
+            names = [os.fsencode(name) for name in os.listxattr(file)]
             kept = sorted(name for name in names if name.startswith(KEPT_XATTRS))
-            return tuple((name, os.getxattr(fd, name)) for name in kept)
+            return tuple((name, os.getxattr(file, name)) for name in kept)
         except OSError as error:
             if error.errno not in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENODATA):
                 self._state("has attributes that cannot be read", path, error)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -107,7 +108,7 @@ class Restorer:
         for work in _open(works):
             if work.goal is None or work.goal.kind == FOLDER or work.in_place or work.link_to is not None:
                 continue
-            with _blamed(work):
+            with _Blamed(work):
                 staging.make(new_name(work.path), work.goal, self.contents)
                 work.staged = new_name(work.path)
         faults.reach(STAGED)
@@ -119,12 +120,12 @@ class Restorer:
         """What must go, or make room for another kind; the deepest first."""
         gone = [w for w in _open(works) if w.present is not None and _must_go(w.present, w.goal)]
         for work in sorted(gone, key=lambda work: work.depth, reverse=True):
-            with _blamed(work):
+            with _Blamed(work):
                 folder, name = split(work.path)
-                self._retry_closed(folder, lambda fd: self._remove_one(staging, work, fd, name))
+                self._retry_closed(folder, partial(self._remove_one, staging, work, name))
                 faults.reach(REMOVED)
 
-    def _remove_one(self, staging: Staging, work: Work, fd: int, name: bytes) -> None:
+    def _remove_one(self, staging: Staging, work: Work, name: bytes, fd: int) -> None:
         assert work.present is not None
         if work.present.kind == FOLDER:
             try:
@@ -141,26 +142,27 @@ class Restorer:
         linux.renameat2(fd, name, staging.fd, trash, linux.RENAME_NOREPLACE)
         if not self._is_ours(staging.fd, trash, work.key):
             linux.renameat2(staging.fd, trash, fd, name, linux.RENAME_NOREPLACE)
-            return work.fail("it was changed while it was being taken back", Did.CONFLICT)
-        staging.drop(trash)
+            work.fail("it was changed while it was being taken back", Did.CONFLICT)
+        else:
+            staging.drop(trash)
 
     def _make_folders(self, works: list[Work]) -> None:
         new = [w for w in _open(works) if w.goal and w.goal.kind == FOLDER and not w.in_place]
         for work in sorted(new, key=lambda work: work.depth):
-            with _blamed(work):
+            with _Blamed(work):
                 folder, name = split(work.path)
-                self._retry_closed(folder, lambda fd: os.mkdir(name, 0o700, dir_fd=fd))
+                self._retry_closed(folder, partial(_mkdir, name))
 
     def _put_in_place(self, staging: Staging, works: list[Work]) -> None:
         ordered = sorted(_open(works), key=lambda work: work.link_to is not None)
         for work in ordered:
             if not work.staged and work.link_to is None:
                 continue
-            with _blamed(work):
+            with _Blamed(work):
                 if work.link_to is not None:
                     self._stage_link(staging, work)
                 folder, name = split(work.path)
-                self._retry_closed(folder, lambda fd: self._swap(staging, work, fd, name))
+                self._retry_closed(folder, partial(self._swap, staging, work, name))
                 faults.reach(SWAPPED)
 
     def _stage_link(self, staging: Staging, work: Work) -> None:
@@ -170,7 +172,7 @@ class Restorer:
         os.link(leader, name, src_dir_fd=self._open(folder), dst_dir_fd=staging.fd, follow_symlinks=False)
         work.staged = name
 
-    def _swap(self, staging: Staging, work: Work, fd: int, name: bytes) -> None:
+    def _swap(self, staging: Staging, work: Work, name: bytes, fd: int) -> None:
         present = work.present if work.present and not _must_go(work.present, work.goal) else None
         if present is None:
             try:
@@ -195,7 +197,7 @@ class Restorer:
     def _dress_in_place(self, works: list[Work]) -> None:
         for work in _open(works):
             if work.in_place and work.goal is not None and work.goal.kind != FOLDER:
-                with _blamed(work):
+                with _Blamed(work):
                     folder, name = split(work.path)
                     dress(self._open(folder), name, work.goal)
 
@@ -263,7 +265,7 @@ class Restorer:
         self._folders.clear()
 
 
-class _blamed:
+class _Blamed:
     """An error of the system, or damaged content, belongs to the path that met it."""
 
     def __init__(self, work: Work) -> None:
@@ -280,6 +282,10 @@ class _blamed:
         else:
             return False
         return True
+
+
+def _mkdir(name: bytes, fd: int) -> None:
+    os.mkdir(name, 0o700, dir_fd=fd)
 
 
 def _open(works: Iterable[Work]) -> list[Work]:

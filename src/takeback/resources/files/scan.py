@@ -89,7 +89,7 @@ def _look(place: Place, share: Iterable[tuple[bytes, Folder, bool]]) -> Dirty:
         except OSError:
             _blame(dirty, path)
             continue
-        for here, below, below_fd in _descend(place, path, folder, fd, dirty, deep):
+        for here, below, below_fd in _descend(place, path, folder, fd, dirty, deep=deep):
             _compare(here, below, below_fd, dirty)
     return dirty
 
@@ -101,7 +101,7 @@ def _blame(dirty: Dirty, path: bytes) -> None:
 
 
 def _descend(
-    place: Place, path: bytes, folder: Folder, fd: int, dirty: Dirty, deep: bool
+    place: Place, path: bytes, folder: Folder, fd: int, dirty: Dirty, *, deep: bool
 ) -> Iterator[tuple[bytes, Folder, int]]:
     """This folder and those below, each with an open descriptor that is closed afterwards."""
     frames = [(path, folder, fd, iter(folder.folders.items() if deep else ()))]

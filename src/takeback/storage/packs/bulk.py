@@ -52,9 +52,10 @@ def ingest_many(
     total, count = sum(batch.bytes for batch in work), sum(len(batch.paths) for batch in work)
     workers = processes - 1 if total >= WORTH_BYTES or count >= WORTH_FILES else 0
     with ExitStack() as stack:
-        crew = [_Worker(store, root_fd, parts_needed(total, count)) for _ in range(workers)]
-        for worker in crew:
-            stack.callback(worker.close)
+        crew = []
+        for _ in range(workers):
+            crew.append(_Worker(store, root_fd, parts_needed(total, count)))
+            stack.callback(crew[-1].close)
         yield from _share(store, work, crew, root_fd)
         store.sync()  # while the workers finish
         for worker in crew:
@@ -113,13 +114,18 @@ class _Worker:
 
     def feed(self, work: deque[Batch]) -> None:
         """Take the answers that are there, and give what there is room for."""
-        while self._open and not self._failed and select.select([self._stream("stdout")], [], [], 0)[0]:
+        while self._open and not self._failed and self._has_answered():
             self._take()
         while work and self._open < _AHEAD and not self._failed:
             batch = work.popleft()
             self._given += batch.paths
             self._open += 1
             self._send(batch.paths)
+
+    def _has_answered(self) -> bool:
+        poll = select.poll()
+        poll.register(self._stream("stdout"), select.POLLIN)
+        return bool(poll.poll(0))
 
     def dismiss(self) -> None:
         """Let it finish by itself."""
@@ -176,6 +182,7 @@ def _start(root_fd: int | None) -> subprocess.Popen[bytes]:
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # What fails there fails here again, and is told once.
         pass_fds=() if root_fd is None else (root_fd,),
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )

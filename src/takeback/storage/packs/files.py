@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from takeback.ports import FileId
 from takeback.storage.packs import content
 from takeback.storage.packs.blobs import DIGEST_BYTES
+from takeback.storage.packs.bulk import ingest_many
 from takeback.storage.packs.content import Content
 from takeback.storage.packs.store import PackStore
 
@@ -20,6 +22,18 @@ class StoredContents:
 
     def put(self, fd: int, size: int) -> bytes:
         return name_of(content.put_file(self._store, fd, size))
+
+    def put_many(
+        self, files: Iterable[tuple[bytes, int]], root_fd: int
+    ) -> Iterator[tuple[bytes, bytes, FileId]]:
+        for found in ingest_many(self._store, files, root_fd):
+            key = found.after
+            if key is not None and found.content is not None and not found.torn and not found.errno:
+                yield (
+                    found.path,
+                    name_of(found.content),
+                    (key.dev, key.ino, key.size, key.mtime_ns, key.ctime_ns),
+                )
 
     def put_bytes(self, data: bytes) -> bytes:
         return name_of(content.put_bytes(self._store, data))

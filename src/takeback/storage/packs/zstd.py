@@ -12,7 +12,7 @@ else:
 RAW, FAST, SMALL = 0, 1, 2
 """How a payload is stored. FAST and SMALL are both zstd; SMALL says that trying harder gains nothing."""
 
-_LEVELS = {FAST: 1, SMALL: 12}
+_LEVELS = {FAST: 1, SMALL: 6}
 _TINY_BYTES = 128
 _PROBE_BYTES = 4096
 _PROBE_FROM_BYTES = 32 * 1024

@@ -1,0 +1,219 @@
+"""Knowing the tree: what was last seen of it, and how what changed since is found.
+
+Three ways, from cheap to thorough: the watcher says what was touched; a scan compares times and sizes; everything
+is read. Each falls back to the next where it cannot be trusted, and every mark says which one proved it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from takeback.resources.files import tree as trees
+from takeback.resources.files import watch
+from takeback.resources.files.capture import Capture
+from takeback.resources.files.edits import Before, Edits, all_linked, differences, other_names, row_in
+from takeback.resources.files.entry import FOLDER, Entry, Key, split
+from takeback.resources.files.index import Index, load_index, save_index
+from takeback.resources.files.place import Place
+from takeback.resources.files.scan import Dirty, scan
+from takeback.resources.files.tree import Difference, Folder
+from takeback.resources.files.watch import Watcher
+
+AUDIT_S = 300
+STATED_MAX = 50
+
+WATCHED, SCANNED, READ = "watcher", "scan", "every file read"
+
+
+class Observer:
+    """What is known of the tree under a root. `tree` is the name of what was last seen."""
+
+    def __init__(
+        self,
+        place: Place,
+        cache: Path,
+        *,
+        capture: Callable[[Watcher | None], Capture],
+        put: trees.Put,
+        has: Callable[[bytes], bool],
+        watching: bool,
+    ) -> None:
+        self.place = place
+        self.tree = b""
+        self.stated: tuple[str, ...] = ()
+        self.linked: set[bytes] = set()
+        self._cache = cache
+        self._capture = capture
+        self._put = put
+        self._has = has
+        self._watching = watching
+        self._watcher: Watcher | None = None
+        self._audited = 0.0
+        self._root: Folder | None = None
+        self._since = b""
+        self._before: Before = {}
+
+    @property
+    def known(self) -> Folder:
+        """The tree as it was last looked at."""
+        if self._root is None:
+            self.look()
+        assert self._root is not None
+        return self._root
+
+    def key(self, path: bytes) -> Key | None:
+        row = row_in(self.known, path)
+        return row.key if row else None
+
+    def look(self) -> str:
+        """Bring what is known up to date with the world; returns how that was proved."""
+        if self._root is None and not self._load():
+            return self._first_look()
+        if self._watcher is not None and time.monotonic() - self._audited > AUDIT_S:
+            return self._audit(self._watcher)
+        if self._watcher is not None:
+            drained = self._watcher.drain()
+            if not drained.lost:
+                self._update(self._with_more(drained.dirty))
+                return WATCHED
+            self._stop_watching()
+        self._start_watching()
+        self._update(scan(self.place, self.known))
+        return SCANNED
+
+    def look_at(self, paths: Iterable[bytes]) -> None:
+        """Look at these paths again, whatever their times say."""
+        dirty: Dirty = {}
+        for path in paths:
+            folder, name = split(path)
+            if self.known.find(folder) is not None:
+                dirty.setdefault(folder, set()).add(name)
+        self._update(dirty)
+
+    def settled(self, tree: bytes) -> None:
+        """This tree has been recorded: what changes from now on is counted from it."""
+        if tree == self.tree:
+            self._since, self._before = tree, {}
+
+    def between(self, start: bytes, end: bytes) -> Iterator[Difference] | None:
+        """What changed from one tree to another, if that is what was just seen happening."""
+        if (start, end) != (self._since, self.tree):
+            return None
+        return differences(self.known, self._before)
+
+    def remember(self) -> None:
+        """Keep what is known for the next process."""
+        if self._root is not None and self.tree:
+            save_index(self._cache, Index(self.tree, self._root, self.stated))
+
+    def close(self) -> None:
+        self._stop_watching()
+        self.place.close()
+
+    def _first_look(self) -> str:
+        self._begin_watching()
+        self._root = Folder(Entry(FOLDER, 0, 0, 0, 0, 0), None)
+        capture, edits = self._capture(self._watcher), Edits(self._root, {})
+        capture.whole(edits)
+        self._finish(capture, edits)
+        return READ
+
+    def _load(self) -> bool:
+        """Go on from what the last process knew."""
+        index = load_index(self._cache)
+        if index is None or not self._has(index.tree):
+            return False
+        self.tree, self._root, self.stated = index.tree, index.root, index.stated
+        self._since, self._before = index.tree, {}
+        self.linked = all_linked(index.root)
+        return True
+
+    def _update(self, dirty: Dirty) -> None:
+        if not dirty:
+            return
+        capture, edits = self._capture(self._watcher), Edits(self.known, self._before)
+        capture.update(edits, dirty)
+        if fresh := edits.linked - self.linked:
+            capture.update(edits, other_names(self.known, fresh))
+        self._finish(capture, edits)
+
+    def _finish(self, capture: Capture, edits: Edits) -> None:
+        self.linked = edits.group_links(self.linked | edits.linked)
+        # What was said of a path that has been looked at again is said anew, or holds no more.
+        old = (text for text in self.stated if text.split(" ")[0] not in capture.looked_at)
+        self.stated = (*old, *capture.stated)[-STATED_MAX:]
+        self.tree = trees.store(self.known, self._put)
+
+    # The watcher
+
+    def _begin_watching(self) -> None:
+        if not self._watching:
+            return
+        if why := watch.supported(self.place.fd):
+            self._distrust(why)
+        else:
+            self._watcher = Watcher(self.place.root)
+            self._audited = time.monotonic()
+
+    def _start_watching(self) -> None:
+        """Watch what is known; the scan that follows sees what was written before."""
+        self._begin_watching()
+        for path, _ in self.known.walk() if self._watcher is not None else ():
+            try:
+                fd = self.place.open(path)
+            except OSError:
+                continue
+            try:
+                if self._watcher is not None:
+                    self._watcher.watch(path, fd)
+            finally:
+                os.close(fd)
+
+    def _stop_watching(self) -> None:
+        if self._watcher is not None:
+            if "limit" in self._watcher.lost:
+                self._distrust(self._watcher.lost)
+            self._watcher.close()
+            self._watcher = None
+
+    def _distrust(self, why: str) -> None:
+        """Scan from now on, and say so in every mark."""
+        self._watching = False
+        self.stated = (*self.stated, f"(the watcher is not used: {why})")
+
+    def _audit(self, watcher: Watcher) -> str:
+        """Look at everything although the watcher says that it knows. What it missed, it may miss again."""
+        drained = watcher.drain()
+        self._update(self._with_more(drained.dirty))
+        believed = self.tree
+        self._update(scan(self.place, self.known))
+        # What was written after the draining is no miss: the watcher has it by now.
+        late = watcher.drain()
+        self._audited = time.monotonic()
+        if self.tree != believed and not late.dirty and not drained.lost and not late.lost:
+            self._distrust("it missed a change that a scan found")
+            self._stop_watching()
+        else:
+            self._update(self._with_more(late.dirty))
+        return SCANNED
+
+    def _with_more(self, dirty: Dirty) -> Dirty:
+        """What the watcher does not say: a folder's own time, and writes through a name that nobody watches."""
+        for names in dirty.values():
+            names.add(b"")
+        for path in self.linked:
+            folder, name = split(path)
+            if name not in dirty.get(folder, ()) and not self._is_untouched(folder, name, self.key(path)):
+                dirty.setdefault(folder, set()).add(name)
+        return dirty
+
+    def _is_untouched(self, folder: bytes, name: bytes, key: Key | None) -> bool:
+        try:
+            with self.place.folder(folder) as fd:
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            return False
+        return key is not None and (found.st_ctime_ns, found.st_ino) == (key.ctime_ns, key.ino)

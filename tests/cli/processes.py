@@ -1,0 +1,103 @@
+"""Takeback as a process: started, signalled, on a terminal, or without the rights of root."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from tests.world.cli import Result, Workspace, environment
+
+PYTHON = sys.executable
+
+Output = int | IO[bytes] | None
+
+
+def start(
+    world: Workspace, *words: str, stdout: Output = subprocess.PIPE, stdin: Output = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """Begin a command and do not wait for it."""
+    return subprocess.Popen(
+        [PYTHON, "-m", "takeback", *words],
+        cwd=world.root,
+        env=environment(world.home),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )
+
+
+def ended(process: subprocess.Popen[bytes]) -> Result:
+    out, err = process.communicate(timeout=60)
+    return Result(process.returncode, (out or b"").decode(), (err or b"").decode())
+
+
+def wait_for(condition: Callable[[], object], *, seconds: float = 30) -> None:
+    """Until something is so; never for a while."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.01)
+
+
+def wait_for_file(path: Path) -> None:
+    wait_for(path.exists)
+
+
+def on_terminal(
+    world: Workspace, *words: str, env: Mapping[str, str | None] | None = None, program: Sequence[str] = ()
+) -> tuple[int, str]:
+    """Run a command on a terminal of its own: its exit code and all that was shown."""
+    surroundings = environment(world.home) | {"TERM": "xterm-256color"}
+    del surroundings["NO_COLOR"]
+    for name, value in (env or {}).items():
+        if value is not None:
+            surroundings[name] = value
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(world.root)
+        os.execve(PYTHON, [PYTHON, *(program or ("-m", "takeback")), *words], surroundings)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal goes away with its last user
+        while data := os.read(fd, 65536):
+            shown += data
+    os.close(fd)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+# Permissions do not bind root. These three let it pass, and a process can give them up for good.
+_OVERRIDE, _READ_SEARCH, _FOWNER = 1, 2, 3
+_PR_CAPBSET_DROP = 24
+
+
+def give_up_root() -> None:
+    """In a child before it begins: from its exec on, permissions bind it as they bind anybody."""
+    if os.geteuid() == 0:
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+        for capability in (_OVERRIDE, _READ_SEARCH, _FOWNER):
+            if prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
+                raise OSError(ctypes.get_errno(), "a capability cannot be given up")
+
+
+def bound(world: Workspace, *words: str, code: int = 0) -> Result:
+    """Run a command that permissions bind; it must end with this exit code."""
+    done = subprocess.run(
+        [PYTHON, "-m", "takeback", *words],
+        cwd=world.root,
+        env=environment(world.home),
+        capture_output=True,
+        text=True,
+        preexec_fn=give_up_root,
+        timeout=60,
+    )
+    result = Result(done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in result.said and "mistake in Takeback" not in result.said, result
+    assert result.code == code, (words, result)
+    return result

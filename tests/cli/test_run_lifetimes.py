@@ -1,0 +1,200 @@
+"""Actions inside actions, beside each other, outliving their command, and cut off in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.world.cli import Workspace, items
+
+from .processes import PYTHON, ended, start, wait_for, wait_for_file
+
+
+def entries(world: Workspace) -> dict[str, dict[str, Any]]:
+    """What the log says, by name; the latest of each."""
+    found = world.do("log", "--json", "-n", "0").json["entries"]
+    return {entry["name"] or entry["kind"]: entry for entry in reversed(found)}
+
+
+def targets(world: Workspace, name: str) -> set[str]:
+    """Which files an action changed."""
+    shown = world.do("show", "--json", entries(world)[name]["id"]).json
+    return {change["target"] for change in shown["changed"]} - {"."}
+
+
+def shell(world: Workspace, name: str, script: str) -> list[str]:
+    return ["run", "--name", name, "--", "bash", "-c", script]
+
+
+# One inside another
+
+
+def test_a_change_belongs_to_the_innermost_action(world: Workspace) -> None:
+    inner = f"{PYTHON} -m takeback run --name inner -- sh -c 'echo x > by-inner'"
+    world.agent(f"echo x > before; {inner}; echo x > after", name="outer")
+    assert targets(world, "inner") == {"by-inner"}
+    assert targets(world, "outer") == {"before", "after"}
+    world.undo(entries(world)["outer"]["id"])
+    assert world.has("by-inner") and not world.has("before") and not world.has("after")
+    world.undo(entries(world)["inner"]["id"])
+    assert not world.has("by-inner")
+
+
+def test_undo_inside_an_action_is_refused_and_the_action_goes_on(world: Workspace) -> None:
+    world.agent("echo new > plan.md")
+    done = world.agent(
+        f"{PYTHON} -m takeback undo --preview > told 2>&1; echo $? > code", name="outer"
+    )
+    assert done.code == 0
+    assert world.read("code") in ("0\n", "3\n"), world.read("told")
+    assert world.read("plan.md") == "new\n"
+
+
+# Two at once
+
+
+def test_overlapping_changes_are_shared_and_only_both_go_back(world: Workspace, tmp_path: Path) -> None:
+    world.save()
+    script = "touch ../{0}-is-here; echo {0} > {0}.md; until [ -e ../go-{0} ]; do sleep 0.01; done"
+    one = start(world, *shell(world, "one", script.format("one")))
+    two = start(world, *shell(world, "two", script.format("two")))
+    for name in ("one", "two"):
+        wait_for_file(tmp_path / f"{name}-is-here")
+    wait_for(lambda: world.has("one.md") and world.has("two.md"))
+    (tmp_path / "go-one").touch()
+    assert ended(one).code == 0
+    (tmp_path / "go-two").touch()
+    assert ended(two).code == 0
+    a, b = (entries(world)[name]["id"] for name in ("one", "two"))
+    before = world.look()
+    for alone in (a, b):
+        done = world.do("undo", "--json", alone, code=3)
+        assert "conflict" in items(done).values()
+        assert world.changes_since(before) == []
+    world.undo(a, b)
+    assert not world.has("one.md") and not world.has("two.md")
+    world.do("redo")
+    assert world.changes_since(before) == []
+
+
+def test_undo_waits_for_an_action_that_is_about_to_end(world: Workspace, tmp_path: Path) -> None:
+    """"undo waits up to 10 s for an open action to end"; it must not keep it from ending."""
+    world.save()
+    running = start(world, *shell(world, "agent", "echo new > plan.md; touch ../here; sleep 1"))
+    wait_for_file(tmp_path / "here")
+    done = world.run("undo")
+    assert ended(running).code == 0
+    assert done.code == 0, done
+    assert world.read("plan.md") == "old\n"
+
+
+# One that outlives its command
+
+
+def test_what_a_process_left_behind_changes_is_in_doubt_and_no_drift(world: Workspace, tmp_path: Path) -> None:
+    world.save()
+    later = "until [ -e ../go ]; do sleep 0.01; done; echo late > late.md; touch ../wrote; "
+    later += "until [ -e ../end ]; do sleep 0.01; done"
+    done = world.agent(f"echo new > plan.md; ({later}) > /dev/null 2>&1 &", name="agent")
+    assert "still running" in done.stderr
+    assert entries(world)["agent"]["state"] == "background"
+    refused = world.do("undo", entries(world)["agent"]["id"], code=3)
+    assert "still has processes running" in refused.stderr and "kill" in refused.stderr
+
+    (tmp_path / "go").touch()
+    wait_for_file(tmp_path / "wrote")
+    world.save("while it runs")
+    assert "outside" not in entries(world)
+    assert targets(world, "agent") == {"plan.md", "late.md"}
+
+    (tmp_path / "end").touch()
+    agent = entries(world)["agent"]["id"]
+    wait_for(lambda: world.run("save").code == 0 and entries(world)["agent"]["state"] == "done")
+    conflicts = items(world.do("undo", "--json", agent, code=3))
+    assert conflicts["late.md"] == "conflict" and conflicts["plan.md"] == "restored"
+    world.undo(agent, "--on-conflict", "overwrite")
+    assert world.read("plan.md") == "old\n" and not world.has("late.md")
+
+
+def test_status_names_what_still_runs(world: Workspace, tmp_path: Path) -> None:
+    world.agent("(until [ -e ../end ]; do sleep 0.01; done) > /dev/null 2>&1 &", name="agent")
+    said = world.do("status").stdout
+    (tmp_path / "end").touch()
+    assert "agent" in said and "running" in said, said
+
+
+# One that is cut off
+
+
+def killed_while_working(world: Workspace, script: str, until: Path) -> int:
+    """Kill `takeback run` itself, so that its command is left alone; gives the command's process number."""
+    process = start(world, *shell(world, "agent", f"echo $$ > ../pid; {script}"))
+    wait_for_file(until)
+    process.kill()
+    process.wait()
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    process.stderr.close()
+    return int((world.root.parent / "pid").read_text())
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def end_command(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: is_gone(pid))
+
+
+def test_killed_before_anything_changed(world: Workspace, tmp_path: Path) -> None:
+    world.save()
+    pid = killed_while_working(world, "touch ../here; exec sleep 60", tmp_path / "here")
+    end_command(pid)
+    world.save()
+    assert entries(world)["agent"]["state"] == "settled"
+    assert entries(world)["agent"]["changes"] == 0
+    assert "interrupted" in world.do("status").stdout
+    assert world.undo().json["verdict"] == "nothing"
+
+
+def test_killed_after_it_changed_something(world: Workspace, tmp_path: Path) -> None:
+    """What it had changed at its last sign of life is its own; what came later is in doubt."""
+    world.human("own.md", "old\n")
+    world.human("doubtful.md", "old\n")
+    world.save()
+    script = "echo new > own.md; sleep 1.3; touch ../here; until [ -e ../go ]; do sleep 0.01; done; "
+    script += "echo new > doubtful.md; touch ../wrote; exec sleep 60"
+    pid = killed_while_working(world, script, tmp_path / "here")
+    (tmp_path / "go").touch()
+    wait_for_file(tmp_path / "wrote")
+
+    # Nothing is settled while a process of it lives.
+    world.save()
+    assert entries(world)["agent"]["state"] == "open"
+    end_command(pid)
+
+    said = world.do("status").stdout
+    assert "interrupted" in said, said
+    world.save()
+    agent = entries(world)["agent"]
+    assert agent["state"] == "settled"
+    did = items(world.do("undo", "--json", agent["id"], code=3))
+    assert (did["own.md"], did["doubtful.md"]) == ("restored", "conflict")
+    world.undo(agent["id"], "--on-conflict", "keep")
+    assert (world.read("own.md"), world.read("doubtful.md")) == ("old\n", "new\n")
+
+
+def test_the_next_command_says_what_it_settled(world: Workspace, tmp_path: Path) -> None:
+    world.save()
+    end_command(killed_while_working(world, "echo new > plan.md; touch ../here; exec sleep 60", tmp_path / "here"))
+    assert "interrupted" in world.do("save").said
