@@ -62,6 +62,8 @@ class Workspace:
         self.state = state
         self.journal = journal
         self.ledger = Ledger(journal)
+        self.notices: list[str] = []
+        """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
         self._watching = watching
         self._progress = progress
 
@@ -88,6 +90,7 @@ class Workspace:
             self.store,
             StoredContents(self.store),
             excluded=excluder(self.settings.files.exclude, hidden),
+            stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
             watching=self._watching,
             progress=self._progress,
         )
@@ -161,16 +164,15 @@ class Workspace:
 
     # Recording
 
-    def recover(self) -> list[str]:
-        """Finish and settle what a crash left open; returns what was done, in words."""
+    def recover(self) -> None:
+        """Finish and settle what a crash left open; `notices` says what was done."""
         with self.lock.held():
             history = self.history
             if not history.open_actions() and not history.open_actions(Life.BACKGROUND):
-                return []
-            notes = []
+                return
             if finished := self.rollbacks.finish():
-                notes.append(f"finished the interrupted {finished.kind} {finished.rollback}: {finished}")
-            return notes + recovery.settle(self.tracker)
+                self.notices.append(f"finished the {finished.kind} that was cut short. {finished}")
+            self.notices += recovery.settle(self.tracker)
 
     def save(self, message: str = "") -> Checkpoint:
         """Take a checkpoint."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from takeback.cli.session import iso
+from takeback.cli.session import iso, shortened
 from takeback.core.change import Change
 from takeback.core.history import Action
 from takeback.engine.diff import verb
@@ -18,7 +18,7 @@ def summary_lines(
     """One line on what changed, and how to take it back. Nothing where there is nothing to say."""
     seconds = (action.ended_us - action.began_us) / 1e6
     ending = child.why or (f"failed with exit code {child.code}" if child.code else "done")
-    lines = []
+    called, lines = shortened(called, 60), []
     if action.changes:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It {_counted(action.changes)}.")
         if not undoing:

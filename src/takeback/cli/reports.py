@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.session import Session, ago, paint, plural
+from takeback.cli.session import Session, ago, paint, plural, shortened
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
 from takeback.engine.report import RollbackReport
@@ -12,8 +12,8 @@ from takeback.errors import ConflictError, RollbackIncomplete
 
 NAMES_SHOWN = 8
 _TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
+_WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kept": "keep"}
 _WOULD = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
-_TOLD = {"already": "as before"}
 
 
 def print_report(session: Session, history: History, report: RollbackReport) -> int:
@@ -29,7 +29,14 @@ def print_report(session: Session, history: History, report: RollbackReport) -> 
         session.line("Nothing to take back." if report.kind != "redo" else "Nothing to bring back.")
         return 0
     titles = _WOULD if report.preview else _TITLES
-    session.line(f"{titles[report.kind]} {', '.join(_called(history, id) for id in report.of)}")
+    called = ", ".join(_called(history, id) for id in report.of)
+    session.line(
+        f"{titles[report.kind]} {called}"
+        if report.kind != "redo"
+        else f"{titles['redo']} what {called} took back"
+    )
+    if not report.grouped():
+        session.line("  everything was as before already")
     for did, lines in _groups(report):
         for head, line in zip([did] + [""] * (len(lines) - 1), lines, strict=True):
             session.line(f"  {paint(head.ljust(11), bold=True)}{line}")
@@ -70,7 +77,7 @@ def _called(history: History, id: str) -> str:
     action = history.actions.get(id)
     if action is None:
         return id
-    return f"{action.name} ({id}, {ago(action.began_us)})"
+    return f"{shortened(action.name, 60)} ({id}, {ago(action.began_us)})"
 
 
 def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
@@ -84,7 +91,7 @@ def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
             names = ", ".join(str(target) for target in plain[:NAMES_SHOWN])
             more = f" and {len(plain) - NAMES_SHOWN:,} more" if len(plain) > NAMES_SHOWN else ""
             lines.append(names + more)
-        groups.append((_TOLD.get(did, did), lines))
+        groups.append((_WOULD_DO.get(did, did) if report.preview else did, lines))
     return groups
 
 

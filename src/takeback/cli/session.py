@@ -23,6 +23,7 @@ class Session(msgspec.Struct):
     directory: str = "."
     json: bool = False
     to_stderr: bool = False
+    opened: list[Workspace] = []
 
     def workspace(self) -> Workspace:
         """The protected workspace that is meant, or an error that says how to protect it."""
@@ -32,12 +33,15 @@ class Session(msgspec.Struct):
                 f"{os.path.realpath(self.directory)} is not protected yet, so nothing is recorded",
                 hint="`takeback init` begins; so does `takeback run -- COMMAND`",
             )
+        self.opened.append(found)
         return found
 
     def protect(self, *, allow_home: bool = False) -> Workspace:
         """The workspace that is meant; one that is not protected yet is from now on."""
         root = find_root(self.directory, Registry(config.state_home()))
-        return open_workspace(root, watching=False, progress=Progress(), allow_home=allow_home)
+        workspace = open_workspace(root, watching=False, progress=Progress(), allow_home=allow_home)
+        self.opened.append(workspace)
+        return workspace
 
     def data(self, value: Any) -> None:
         """Print the one JSON object of this command."""
@@ -64,7 +68,11 @@ class TakebackCommand(click.Command):
         directory = ctx.params.pop("directory")
         session.directory = directory or session.directory
         session.json = ctx.params.pop("json")
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        finally:
+            for note in [note for workspace in session.opened for note in workspace.notices]:
+                click.echo(f"takeback: {note}", err=True)
 
 
 def ago(at_us: int) -> str:
@@ -83,6 +91,12 @@ def iso(at_us: int) -> str:
     """A moment for machines: ISO 8601, UTC."""
     whole, rest = divmod(at_us, 1_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{rest:06d}Z"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text on one line, cut where it gets long."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

@@ -8,21 +8,33 @@ from typing import Any
 
 import msgspec
 
-from takeback.cli.session import iso, plural
+from takeback.cli.session import iso, plural, shortened
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import Action, Checkpoint, History, Run
 from takeback.core.lifecycle import Life
 from takeback.engine.diff import verb
 
-NOUNS = {"files": ("file", "files"), "git": ("ref", "refs"), "memory": ("value", "values")}
+NOUNS = {
+    "files": ("file", "files"),
+    "folders": ("folder", "folders"),
+    "git": ("ref", "refs"),
+    "memory": ("value", "values"),
+}
 
 
 def counted(changes: Iterable[Change]) -> str:
-    """`9 files, 1 ref`."""
-    targets = {change.target for change in changes}
-    counts = Counter(target.resource for target in targets)
+    """`9 files, 1 ref`. Folders count where nothing in them does."""
+    every = list(changes)
+    plain = [change for change in every if not is_folder(change)] or every
+    counts = Counter(
+        "folders" if is_folder(c) else c.target.resource for c in {c.target: c for c in plain}.values()
+    )
     return ", ".join(plural(n, *NOUNS.get(name, (name, name))) for name, n in sorted(counts.items()))
+
+
+def is_folder(change: Change) -> bool:
+    return change.target.resource == "files" and (change.after or change.before).id.startswith("d:")
 
 
 def who(action: Action) -> str:
@@ -34,7 +46,8 @@ def who(action: Action) -> str:
 def what(history: History, action: Action) -> str:
     """What an action was, with how it ended where that is worth a word."""
     if action.kind == "outside":
-        names = sorted(str(change.target) for change in action.changes)
+        plain = [change for change in action.changes if not is_folder(change)] or action.changes
+        names = sorted(str(change.target) for change in plain)
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     notes = []
     if action.life is Life.OPEN:
@@ -43,7 +56,7 @@ def what(history: History, action: Action) -> str:
         notes.append(action.life.value)
     if is_taken_back(history, action):
         notes.append("redone" if action.is_rollback else "taken back")
-    return "  ".join([action.name, ", ".join(notes)]).strip()
+    return "  ".join([shortened(action.name, 60), ", ".join(notes)]).strip()
 
 
 def is_taken_back(history: History, action: Action) -> bool:

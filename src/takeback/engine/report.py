@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from takeback.core.change import Target
-from takeback.core.rollback import Do, Plan, Verdict
+from takeback.core.change import Change, Target
+from takeback.core.rollback import Do, Plan, Planned, Verdict
 
 NAMES_SHOWN = 3
 
@@ -35,6 +35,8 @@ class ReportItem(msgspec.Struct, frozen=True):
     verified: bool
     why: str = ""
     blockers: tuple[str, ...] = ()
+    minor: bool = False
+    """Nothing that a person would miss: only a time was put back, or nothing had to be done."""
 
     @property
     def resource(self) -> str:
@@ -68,8 +70,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
             return f"Stopped: {names} changed since; nothing was taken back."
         if not self.items:
             return "Nothing to take back."
-        parts = [f"{did} {_names(targets)}" for did, targets in self.grouped() if did != "already"]
-        done = [item for item in self.items if item.did not in ("conflict", "failed", "unverifiable")]
+        parts = [f"{did} {_names(targets)}" for did, targets in self.grouped()]
+        done = [i for i in self.items if i.did not in ("conflict", "failed", "unverifiable") and not i.minor]
         verb = "Would take back" if self.preview else "Took back"
         text = f"{verb} {len(done)} change{'s' if len(done) != 1 else ''}: {', '.join(parts) or 'all was as before'}."
         if not self.preview:
@@ -83,7 +85,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
         """Targets by what was done to them, in the order in which a person wants to hear it."""
         groups: dict[str, list[Target]] = {}
         for item in self.items:
-            groups.setdefault(item.did, []).append(item.target)
+            if not item.minor:
+                groups.setdefault(item.did, []).append(item.target)
         return [(did, sorted(groups[did])) for did in _ORDER if did in groups]
 
     def data(self) -> dict[str, Any]:
@@ -101,7 +104,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
 def of_plan(plan: Plan, kind: str, *, preview: bool) -> RollbackReport:
     """What a plan would do, or why it was not begun."""
     items = tuple(
-        ReportItem(i.target, _WOULD.get(i.do, i.do.value), False, i.why, i.blockers) for i in plan.items
+        ReportItem(i.target, _WOULD.get(i.do, i.do.value), False, i.why, i.blockers, is_minor(i.do.value, i))
+        for i in plan.items
     )
     verdict = Verdict.CLEAN
     if any(item.do is Do.CONFLICT for item in plan.items):
@@ -109,6 +113,15 @@ def of_plan(plan: Plan, kind: str, *, preview: bool) -> RollbackReport:
     elif not any(item.changes_something for item in plan.items):
         verdict = Verdict.NOTHING
     return RollbackReport("", kind, plan.of, verdict, items, preview=preview)
+
+
+def is_minor(did: str, change: Change | Planned | None) -> bool:
+    """Whether a person would not miss it."""
+    if did == "already":
+        return True
+    if isinstance(change, Planned):
+        return change.changes_something and change.present == change.goal
+    return change is not None and change.before == change.after
 
 
 def _names(targets: Iterable[Target]) -> str:

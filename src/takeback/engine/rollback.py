@@ -23,7 +23,7 @@ from takeback.core.history import Action
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine.recovery import settle
-from takeback.engine.report import ReportItem, RollbackReport, of_plan
+from takeback.engine.report import ReportItem, RollbackReport, is_minor, of_plan
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RunBusy, UsageError
 from takeback.ports import Swap, Swapped
@@ -243,7 +243,11 @@ class Rollbacks:
         self.ledger.append([e.RollbackEnded(id, items, changes, marks)])
         self.ledger.journal.sync()
         faults.reach(ENDED)
-        shown = tuple(ReportItem(i.target, i.did.value, i.verified, i.why) for i in items)
+        written = {change.target: change for change in began.swaps}
+        shown = tuple(
+            ReportItem(i.target, i.did.value, i.verified, i.why, minor=is_minor(i.did, written.get(i.target)))
+            for i in items
+        )
         kind = began.kind.value
         return RollbackReport(id, kind, began.of, judge(items), shown, finished_earlier=finished_earlier)
 

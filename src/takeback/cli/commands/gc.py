@@ -19,7 +19,7 @@ def command(session: Session) -> None:
         pruned = workspace.gc()
     if session.json:
         return session.data(msgspec.to_builtins(pruned))
-    freed = (pruned.bytes_before - pruned.bytes_after) / 1e6
+    freed = max(0, pruned.bytes_before - pruned.bytes_after) / 1e6
     session.line(
         f"Freed {freed:,.1f} MB; {pruned.bytes_after / 1e6:,.1f} MB remain. Kept "
         f"{plural(pruned.marks_kept, 'state')} of the files, let go of {pruned.marks_pruned:,}."

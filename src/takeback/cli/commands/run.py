@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 
 import click
 
 from takeback.cli.outcome import summary_data, summary_lines
 from takeback.cli.reports import print_report
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.session import Session, TakebackCommand, plural
 from takeback.core.events import Outcome
 from takeback.engine import recovery
 from takeback.engine.spawn import run_child
@@ -41,6 +42,8 @@ def command(
     try:
         workspace = session.protect()
         workspace.recover()
+        if not workspace.history.marks and not session.json:
+            _first_time(workspace)
         called = name or shlex.join(os.path.basename(w) if i == 0 else w for i, w in enumerate(words))[:200]
         id = workspace.tracker.begin(
             called,
@@ -53,6 +56,18 @@ def command(
         raise
     with workspace:
         ctx.exit(_supervise(session, workspace, id, called, words, undo_on_failure))
+
+
+def _first_time(workspace: Workspace) -> None:
+    began = time.monotonic()
+    workspace.files.mark()
+    files, size = workspace.files.counted()
+    seconds = time.monotonic() - began
+    click.echo(
+        f"Protecting {workspace.root} ({plural(files, 'file')}, {size / 1e6:,.1f} MB): first checkpoint in "
+        f"{seconds:.1f} s, later ones cost only what changed",
+        err=True,
+    )
 
 
 def _supervise(

@@ -11,7 +11,8 @@ from takeback.cli.views import run_data, what
 from takeback.core.events import Item
 from takeback.core.history import SETTLING, Action, History, Run
 from takeback.core.lifecycle import Life
-from takeback.workspace import find_workspace
+from takeback.errors import RunBusy
+from takeback.workspace import Workspace, find_workspace
 
 
 @click.command("status", cls=TakebackCommand)
@@ -25,12 +26,23 @@ def command(session: Session) -> None:
             return session.data({"protected": False, "root": root})
         session.line(f"{root} is not protected yet.")
         return session.line("  begin   takeback init   or   takeback run -- COMMAND")
+    session.opened.append(workspace)
     with workspace:
+        if workspace.history.open_actions():
+            _settle(workspace)
         history = workspace.history
     if session.json:
         return session.data({"protected": True, "root": str(workspace.root), **_data(history)})
     for line in _lines(str(workspace.root), history):
         session.line(line)
+
+
+def _settle(workspace: Workspace) -> None:
+    """Say what is true now of what a crash left open; not while somebody is at work."""
+    try:
+        workspace.recover()
+    except RunBusy:
+        return
 
 
 def _data(history: History) -> dict[str, object]:

@@ -55,12 +55,14 @@ class Files:
         contents: Contents,
         *,
         excluded: Callable[[bytes], bool],
+        stated: Sequence[str] = (),
         watching: bool,
         progress: Progress,
     ) -> None:
         self._place = place = Place(root)
         self._blobs = blobs
         self._contents = contents
+        self._stated = tuple(stated)
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
         self._observer = Observer(
             place,
@@ -78,7 +80,8 @@ class Files:
         evidence = self._observer.look()
         self._blobs.sync()
         faults.reach(MARKED)
-        return Mark(self.name, state_of(self._observer.tree), evidence, self._observer.stated)
+        stated = (*self._stated, *self._observer.stated)
+        return Mark(self.name, state_of(self._observer.tree), evidence, stated)
 
     def settled(self, mark: Mark) -> None:
         self._observer.settled(tree_of(mark.state))
