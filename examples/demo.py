@@ -125,7 +125,7 @@ class Demo:
         now = self.look()
         wrong = sorted(path for path in expected.keys() | now.keys() if expected.get(path) != now.get(path))
         if wrong:
-            raise Failed(f"{what}: {', '.join(wrong)} differ")
+            raise Failed(f"it is not true that {what}; these differ: {', '.join(wrong)}")
         print(f"\n  Compared by this script, with SHA-256, modes and times: {what}.", flush=True)
 
 

@@ -31,6 +31,7 @@ from takeback.ports import Finding, Journal
 from takeback.resources.files.exclude import excluder
 from takeback.resources.files.resource import Files
 from takeback.storage.clock import SystemClock
+from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
@@ -78,6 +79,10 @@ class Workspace:
         return PackStore(self.state / "packs")
 
     @cached_property
+    def _generation(self) -> Generation:
+        return Generation(self.state / "generation")
+
+    @cached_property
     def files(self) -> Files:
         hidden = [
             os.fsencode(p.relative_to(self.root))
@@ -91,6 +96,7 @@ class Workspace:
             StoredContents(self.store),
             excluded=excluder(self.settings.files.exclude, hidden),
             stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
+            generation=self._generation,
             watching=self._watching,
             progress=self._progress,
         )
@@ -287,7 +293,9 @@ class Workspace:
         limits = self.settings.store
         with self.lock.held():
             self.recover()
-            self.files.mark()
+            # The present is recorded first, so that its content counts as needed.
+            self.tracker.save("before gc", config.actor())
+            self._generation.rise()
             return prune(
                 self.journal.read(),
                 self.files,
@@ -349,9 +357,10 @@ def open_workspace(
 ) -> Workspace:
     """Open exactly this directory, and begin to protect it if it is not yet."""
     path = _directory(root)
-    if not allow_home:
+    registry = Registry(home or config.state_home())
+    if not allow_home and not registry.knows(path):
         refuse_too_wide(path)
-    state = Registry(home or config.state_home()).create(path)
+    state = registry.create(path)
     workspace = Workspace(path, state, SqliteJournal(state / JOURNAL), watching=watching, progress=progress)
     if not workspace.journal.head().count:
         began = e.WorkspaceBegan(text_of(os.fsencode(path)), __version__)

@@ -11,6 +11,8 @@ from tests.world.cli import Result, Workspace
 
 from takeback.cli import main
 
+from .inside import Inside
+
 Call = Callable[..., Result]
 
 
@@ -43,5 +45,14 @@ def call(folder: Path, capfd: pytest.CaptureFixture[str]) -> Call:
 def world(tmp_path: Path) -> Workspace:
     """A workspace whose commands run in processes of their own."""
     made = Workspace.at(tmp_path)
+    made.human("plan.md", "old\n")
+    return made
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Inside:
+    """A workspace whose commands are calls in this process."""
+    made = Inside(tmp_path / "work", tmp_path / "state")
+    made.root.mkdir()
     made.human("plan.md", "old\n")
     return made

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.world.cli import Workspace
+from tests.world.cli import Workspace, environment
 
 from .processes import PYTHON, ended, on_terminal, start
 
@@ -36,16 +36,13 @@ def test_no_colour_where_it_is_not_wanted(env: dict[str, str], changed: Workspac
 
 
 def test_no_colour_in_a_pipe(changed: Workspace) -> None:
-    process = subprocess.run(
-        [PYTHON, "-m", "takeback", "undo", "--preview"],
-        cwd=changed.root,
-        env={k: v for k, v in os.environ.items() if k != "NO_COLOR"}
-        | {"TAKEBACK_HOME": str(changed.home), "TERM": "xterm", "PYTHONPATH": "/work/main/src"},
-        capture_output=True,
-        text=True,
+    surroundings = environment(changed.home) | {"TERM": "xterm-256color"}
+    del surroundings["NO_COLOR"]
+    done = subprocess.run(
+        [PYTHON, "-m", "takeback", "undo", "--preview"], cwd=changed.root, env=surroundings, capture_output=True
     )
-    assert process.returncode == 0
-    assert ESCAPE not in process.stdout + process.stderr
+    assert done.returncode == 0 and b"plan.md" in done.stdout
+    assert ESCAPE.encode() not in done.stdout + done.stderr
 
 
 PROGRESS = """

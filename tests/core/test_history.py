@@ -51,6 +51,18 @@ def test_changes_seen_while_an_action_is_open_are_its_own() -> None:
     assert len(story.history.breaches) == 2
 
 
+def test_an_action_whose_processes_outlive_it() -> None:
+    story = Story()
+    change = Change(Target("files", "f"), ABSENT, Version("1"))
+    began = story.tell(e.ActionBegan("server", e.Effect.RESTORABLE))
+    story.tell(e.ActionDetached(began.id, (change,), exit_code=0))
+    action = story.history.actions[began.id]
+    assert action.life is Life.BACKGROUND and not story.history.open_actions()
+    assert story.history.open_actions(Life.BACKGROUND) == [action]
+    story.tell(e.ActionEnded(began.id, Outcome.DONE, exit_code=0))
+    assert not story.history.open_actions(Life.BACKGROUND) and action.changes == (change,)
+
+
 def test_marks_follow_the_last_event() -> None:
     story = Story()
     story.tell(e.CheckpointTaken(marks=(e.Mark("files", "one"),)))

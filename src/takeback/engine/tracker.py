@@ -112,7 +112,6 @@ class Tracker:
         parent: str = "",
         ref: str = "",
         arguments: Any = None,
-        command: tuple[str, ...] = (),
         effect: e.Effect = e.Effect.RESTORABLE,
     ) -> str:
         """Record that an action is about to begin. It is durable when this returns."""
@@ -129,7 +128,7 @@ class Tracker:
                 arguments=arguments,
                 process=processes.this_process(),
             )
-            run = e.RunBegan(name, actor=actor, parent=parent, command=command)
+            run = e.RunBegan(name, actor=actor, parent=parent)
             record = self.ledger.append([run, began], "")[1]
         faults.reach(BEGAN)
         return record.id

@@ -51,13 +51,17 @@ class Registry:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name).strip("-.")[:40] or "root"
         return self.folder / f"{name}-{blake3(os.fsencode(root)).hexdigest()[:12]}"
 
+    def knows(self, root: Path) -> bool:
+        """Whether this path is protected already."""
+        return (self.state_of(root) / CARD).exists()
+
     def find(self, root: Path) -> Path | None:
         """The state folder of a protected workspace; None where the path is not protected.
 
         Raises ConflictError where this very directory is protected under another path: it was moved.
         """
         state = self.state_of(root)
-        if (state / CARD).exists():
+        if self.knows(root):
             read_card(state)
             return state
         if moved := self.moved(root):
@@ -89,7 +93,7 @@ class Registry:
     def nearest(self, start: Path) -> Path | None:
         """The closest protected workspace at or above a path."""
         for folder in (start, *start.parents):
-            if (self.state_of(folder) / CARD).exists():
+            if self.knows(folder):
                 return folder
         return None
 

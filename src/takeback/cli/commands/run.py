@@ -12,12 +12,14 @@ from takeback.cli.outcome import summary_data, summary_lines
 from takeback.cli.reports import print_report
 from takeback.cli.session import Session, TakebackCommand, plural
 from takeback.core.events import Outcome
+from takeback.core.redact import redact
 from takeback.engine import recovery
 from takeback.engine.spawn import run_child
 from takeback.errors import ConflictError, TakebackError
 from takeback.workspace import Workspace
 
 FAILED_BEFORE_START = 125
+NAME_MAX = 200
 
 
 class RunCommand(TakebackCommand):
@@ -44,12 +46,11 @@ def command(
         workspace.recover()
         if not workspace.history.marks and not session.json:
             _first_time(workspace)
-        called = name or shlex.join(os.path.basename(w) if i == 0 else w for i, w in enumerate(words))[:200]
+        called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
         id = workspace.tracker.begin(
             called,
             actor=os.path.basename(words[0]),
             parent=workspace.parent_action(),
-            command=words,
         )
     except TakebackError as error:
         error.exit_code = FAILED_BEFORE_START  # type: ignore[misc]

@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from takeback.resources.files.tree import Folder
 
-MAGIC = b"takeback index 1\n"
+MAGIC = b"takeback index 2\n"
 
 
 class Index(msgspec.Struct, array_like=True):
@@ -21,6 +21,7 @@ class Index(msgspec.Struct, array_like=True):
 
     tree: bytes
     root: Folder
+    generation: int
     stated: tuple[str, ...] = ()
 
 

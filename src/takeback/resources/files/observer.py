@@ -39,6 +39,7 @@ class Observer:
         capture: Callable[[Watcher | None], Capture],
         put: trees.Put,
         has: Callable[[bytes], bool],
+        generation: Callable[[], int],
         watching: bool,
     ) -> None:
         self.place = place
@@ -49,6 +50,8 @@ class Observer:
         self._capture = capture
         self._put = put
         self._has = has
+        self._generation = generation
+        self._trusted = -1
         self._watching = watching
         self._watcher: Watcher | None = None
         self._audited = 0.0
@@ -70,6 +73,9 @@ class Observer:
 
     def look(self) -> str:
         """Bring what is known up to date with the world; returns how that was proved."""
+        if self._generation() != self._trusted:
+            # The store was cleaned since: what we know of may not be kept any more.
+            self._forget()
         if self._root is None and not self._load():
             return self._first_look()
         if self._watcher is not None and time.monotonic() - self._audited > AUDIT_S:
@@ -107,11 +113,17 @@ class Observer:
     def remember(self) -> None:
         """Keep what is known for the next process."""
         if self._root is not None and self.tree:
-            save_index(self._cache, Index(self.tree, self._root, self.stated))
+            save_index(self._cache, Index(self.tree, self._root, self._trusted, self.stated))
 
     def close(self) -> None:
         self._stop_watching()
         self.place.close()
+
+    def _forget(self) -> None:
+        self._stop_watching()
+        self._root, self.tree, self._since, self._before = None, b"", b"", {}
+        self.linked, self.stated = set(), ()
+        self._trusted = self._generation()
 
     def _first_look(self) -> str:
         self._begin_watching()
@@ -124,7 +136,7 @@ class Observer:
     def _load(self) -> bool:
         """Go on from what the last process knew."""
         index = load_index(self._cache)
-        if index is None or not self._has(index.tree):
+        if index is None or index.generation != self._trusted or not self._has(index.tree):
             return False
         self.tree, self._root, self.stated = index.tree, index.root, index.stated
         self._since, self._before = index.tree, {}

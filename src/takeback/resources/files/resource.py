@@ -56,6 +56,7 @@ class Files:
         *,
         excluded: Callable[[bytes], bool],
         stated: Sequence[str] = (),
+        generation: Callable[[], int],
         watching: bool,
         progress: Progress,
     ) -> None:
@@ -70,6 +71,7 @@ class Files:
             capture=lambda watcher: Capture(place, contents, excluded, watcher, progress),
             put=self._put,
             has=blobs.has,
+            generation=generation,
             watching=watching,
         )
 

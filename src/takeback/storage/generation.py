@@ -1,0 +1,39 @@
+"""How often the content store has been cleaned.
+
+Whoever holds a picture of the tree in memory trusts that its content is stored. A clean-up keeps only what is
+recorded, so every picture from before it has to be looked at again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from takeback.faults import fsync, write_all
+from takeback.storage.private import FILE_MODE, sync_folder
+
+
+class Generation:
+    """A number in a file of its own. It rises before anything is removed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self) -> int:
+        try:
+            return int(self._path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def rise(self) -> None:
+        """Durable when this returns: a clean-up that began is never forgotten."""
+        new = self._path.with_suffix(".new")
+        number = self() + 1
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            write_all(fd, str(number).encode())
+            fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(new, self._path)
+        sync_folder(self._path.parent)

@@ -1,0 +1,52 @@
+"""Secrets of known shapes never reach the journal; ordinary commands stay readable."""
+
+from __future__ import annotations
+
+import pytest
+
+from takeback.core.redact import HIDDEN, redact
+
+# Joined here so that no scanner takes a test for a leak.
+SECRETS = [
+    "sk-" + "proj-abcdefghijklmnop1234",
+    "gh" + "p_abcdefghijklmnopqrst1234",
+    "xox" + "b-1234567890-abcdef",
+    "AKIA" + "ABCDEFGHIJKLMNOP",
+    "eyJ" + "hbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",
+    "glpat" + "-abcdefghijklmnopqrst",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("form", ["curl -H x {}", "{}", "KEY={}", "tool --flag '{}'"])
+def test_tokens_of_known_shape(secret: str, form: str) -> None:
+    assert secret not in redact(form.format(secret))
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("PGPASSWORD=hunter2 psql", f"PGPASSWORD={HIDDEN} psql"),
+        ("mysql --password hunter2 -u me", f"mysql --password {HIDDEN} -u me"),
+        ("mysql --password=hunter2", f"mysql --password={HIDDEN}"),
+        ("deploy --api-key 'a b' now", f"deploy --api-key {HIDDEN} now"),
+        ("curl -H 'Authorization: Bearer abc.def'", f"curl -H 'Authorization: Bearer {HIDDEN}'"),
+        ("git clone https://me:hunter2@example.org/x", f"git clone https://me:{HIDDEN}@example.org/x"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----", HIDDEN),
+    ],
+)
+def test_what_a_name_announces(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pytest -k test_password -x",
+        "git commit -m 'rotate tokens'",
+        "python tokenizer.py --in a.txt",
+        "ls -la src",
+    ],
+)
+def test_ordinary_commands_stay_readable(text: str) -> None:
+    assert redact(text) == text
