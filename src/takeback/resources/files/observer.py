@@ -75,7 +75,7 @@ class Observer:
         """Bring what is known up to date with the world; returns how that was proved."""
         if self._generation() != self._trusted:
             # The store was cleaned since: what we know of may not be kept any more.
-            self._forget()
+            self.forget()
         if self._root is None and not self._load():
             return self._first_look()
         if self._watcher is not None and time.monotonic() - self._audited > AUDIT_S:
@@ -119,7 +119,8 @@ class Observer:
         self._stop_watching()
         self.place.close()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Look at everything anew next time."""
         self._stop_watching()
         self._root, self.tree, self._since, self._before = None, b"", b"", {}
         self.linked, self.stated = set(), ()

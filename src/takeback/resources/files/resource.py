@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from takeback import faults
@@ -12,7 +13,7 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.errors import CorruptionError
+from takeback.errors import BackendError, CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files.capture import Capture, Progress
@@ -79,11 +80,21 @@ class Files:
 
     def mark(self) -> Mark:
         """Look at the world, and keep it."""
-        evidence = self._observer.look()
-        self._blobs.sync()
+        with self._kept_or_forgotten():
+            evidence = self._observer.look()
+            self._blobs.sync()
         faults.reach(MARKED)
         stated = (*self._stated, *self._observer.stated)
         return Mark(self.name, state_of(self._observer.tree), evidence, stated)
+
+    @contextmanager
+    def _kept_or_forgotten(self) -> Iterator[None]:
+        """A store that fails forgets what it was given, so we must not believe that it is kept."""
+        try:
+            yield
+        except BackendError:
+            self._observer.forget()
+            raise
 
     def settled(self, mark: Mark) -> None:
         self._observer.settled(tree_of(mark.state))
@@ -91,7 +102,8 @@ class Files:
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         """Look at these paths again."""
         wanted = {target: path_of_target(target) for target in targets}
-        self._observer.look_at(wanted.values())
+        with self._kept_or_forgotten():
+            self._observer.look_at(wanted.values())
         return {target: version_of(entry_in(self._observer.known, path)) for target, path in wanted.items()}
 
     def changed_at(self, target: Target) -> int:
