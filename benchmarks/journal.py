@@ -2,7 +2,7 @@
 
     python benchmarks/journal.py [--quick]
 
-Only ratios carry over to another machine. The floor of an append is a bare commit of the same bytes, in a WAL
+Only ratios carry over to another machine. The floor of an append is a bare commit of the same bytes, to a WAL
 database with synchronous = FULL; the two are measured by turns. Many writers are held against as many processes
 that commit the same bytes with SQLite's own busy timeout.
 """
@@ -101,7 +101,9 @@ def many_writers(folder: Path, count: int, rounds: int) -> tuple[float, float]:
     ours, theirs = [], []
     for number in range(rounds):
         ours.append(throughput(append_many, folder / f"many-{number}.db", count))
-        bare_database(folder / f"bare-{number}.db").close()  # made once: SQLite does not wait to switch to WAL
+        bare_database(
+            folder / f"bare-{number}.db"
+        ).close()  # made once: SQLite does not wait to switch to WAL
         theirs.append(throughput(commit_many, folder / f"bare-{number}.db", count))
     return statistics.median(ours), statistics.median(theirs)
 
