@@ -20,17 +20,17 @@ from takeback.errors import (
 )
 
 if TYPE_CHECKING:
+    from takeback.opening import open_workspace as open  # noqa: A004  takeback.open is the name
     from takeback.workspace import Workspace
-    from takeback.workspace import open_workspace as open  # noqa: A004  takeback.open is the name
 else:
 
     def __getattr__(name: str) -> object:
         # What opens files is loaded when it is used, so that `import takeback` stays light.
         if name not in ("open", "Workspace"):
             raise AttributeError(f"module 'takeback' has no attribute {name!r}")
-        from takeback import workspace
+        from takeback import opening
 
-        return workspace.open_workspace if name == "open" else workspace.Workspace
+        return opening.open_workspace if name == "open" else opening.Workspace
 
 
 __all__ = [

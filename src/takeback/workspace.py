@@ -10,14 +10,13 @@ from pathlib import Path
 from types import TracebackType
 
 from takeback import config
-from takeback._version import __version__
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import Change, Target
-from takeback.core.codec import path_of, text_of
+from takeback.core.codec import path_of
 from takeback.core.history import Action, Checkpoint, History
 from takeback.core.lifecycle import Life
-from takeback.core.rollback import OnConflict
+from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.selection import Filter, any_target
 from takeback.engine import recovery
 from takeback.engine.diff import Diff
@@ -26,7 +25,7 @@ from takeback.engine.prune import Limits, Pruned, prune
 from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
-from takeback.errors import RefusedError, UsageError
+from takeback.errors import RollbackIncomplete, UsageError
 from takeback.ports import Finding, Journal
 from takeback.resources.files.exclude import excluder
 from takeback.resources.files.resource import Files
@@ -35,15 +34,13 @@ from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
-from takeback.storage.registry import Registry
-from takeback.storage.sqlite import SqliteJournal
 
-JOURNAL = "journal.db"
+AUTOMATIC_GC_S = 3600
 
 Progress = Callable[[int, int], None]
 
 
-def _silent(files: int, size: int) -> None:
+def silent(files: int, size: int) -> None:
     """No progress is shown."""
 
 
@@ -57,7 +54,7 @@ class Workspace:
         journal: Journal,
         *,
         watching: bool = False,
-        progress: Progress = _silent,
+        progress: Progress = silent,
     ) -> None:
         self.root = root
         self.state = state
@@ -185,6 +182,7 @@ class Workspace:
         with self.lock.held():
             self.recover()
             id = self.tracker.save(message, config.actor())
+            self.keep_within_quota()
         return self.ledger.history.checkpoints[id]
 
     @contextmanager
@@ -223,23 +221,26 @@ class Workspace:
         on_conflict: str = "stop",
     ) -> RollbackReport:
         """Take back what recorded actions did: the last one, these, or all after a checkpoint."""
-        return self.rollbacks.undo(
-            wanted,
-            to=_id(to),
-            wanted=self.path_filter(paths),
-            preview=preview,
-            on_conflict=_choice(on_conflict),
+        return _complete(
+            self.rollbacks.undo(
+                wanted,
+                to=_id(to),
+                wanted=self.path_filter(paths),
+                preview=preview,
+                on_conflict=_choice(on_conflict),
+            )
         )
 
     def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Take the most recent rollback back."""
-        return self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict))
+        return _complete(self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict)))
 
     def restore(
         self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
         """Make the workspace equal to a checkpoint, whoever changed it; `redo` brings the present back."""
-        return self.rollbacks.restore(_id(checkpoint), wanted=self.path_filter(paths), preview=preview)
+        chosen = self.path_filter(paths)
+        return _complete(self.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview))
 
     def path_filter(self, paths: Iterable[str]) -> Filter:
         """Which targets are meant by paths, given relative to the current folder or absolute."""
@@ -304,6 +305,15 @@ class Workspace:
                 SystemClock().now_us(),
             )
 
+    def keep_within_quota(self) -> None:
+        """Clean up by itself when the store has outgrown its quota, but not again and again."""
+        quota = self.settings.store.quota_bytes
+        if quota and self.store.size_bytes() > quota and self._generation.age_s() > AUTOMATIC_GC_S:
+            pruned = self.gc()
+            self.notices.append(
+                f"the stored content had outgrown its quota: freed {pruned.freed / 1e6:,.0f} MB of old states"
+            )
+
     def close(self) -> None:
         if "files" in self.__dict__:
             self.files.remember()
@@ -322,6 +332,15 @@ class Workspace:
 
     def __repr__(self) -> str:
         return f"<Workspace {self.root}>"
+
+
+def _complete(report: RollbackReport) -> RollbackReport:
+    """This report, if all that was promised is done and verified."""
+    if report.verdict is Verdict.PARTIAL:
+        raise RollbackIncomplete(
+            str(report), hint="the report names what remains; `takeback status` too", report=report
+        )
+    return report
 
 
 def _id(named: str | Checkpoint | None) -> str:
@@ -345,68 +364,3 @@ def _last_beginning(history: History) -> e.Mark | None:
                     found: e.Mark = mark
                     return found
     return history.marks.get("files")
-
-
-def open_workspace(
-    root: str | os.PathLike[str] = ".",
-    *,
-    home: Path | None = None,
-    watching: bool = True,
-    progress: Progress = _silent,
-    allow_home: bool = False,
-) -> Workspace:
-    """Open exactly this directory, and begin to protect it if it is not yet."""
-    path = _directory(root)
-    registry = Registry(home or config.state_home())
-    if not allow_home and not registry.knows(path):
-        refuse_too_wide(path)
-    state = registry.create(path)
-    workspace = Workspace(path, state, SqliteJournal(state / JOURNAL), watching=watching, progress=progress)
-    if not workspace.journal.head().count:
-        began = e.WorkspaceBegan(text_of(os.fsencode(path)), __version__)
-        # The key makes two processes that open it for the first time write one event.
-        workspace.journal.append([began], stream=ids.WORKSPACE, key="workspace-began")
-    return workspace
-
-
-def find_workspace(
-    start: str | os.PathLike[str] = ".", *, home: Path | None = None, progress: Progress = _silent
-) -> Workspace | None:
-    """Open the workspace that a directory belongs to; None where it is not protected."""
-    registry = Registry(home or config.state_home())
-    root = find_root(start, registry)
-    state = registry.find(root)
-    return Workspace(root, state, SqliteJournal(state / JOURNAL), progress=progress) if state else None
-
-
-def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:
-    """The nearest protected workspace, else the nearest takeback.toml, else `.git`, else the directory itself."""
-    path = _directory(start)
-    if nearest := registry.nearest(path):
-        return nearest
-    for name in (config.FILE, ".git"):
-        for folder in (path, *path.parents):
-            if (folder / name).exists() and not _too_wide(folder):
-                return folder
-    return path
-
-
-def refuse_too_wide(root: Path) -> None:
-    """A home folder, or anything above it, is not protected by accident."""
-    if _too_wide(root):
-        raise RefusedError(
-            f"{root} is a home folder or above one; nothing was recorded",
-            hint="go to the project's folder, or insist with --allow-home",
-        )
-
-
-def _too_wide(root: Path) -> bool:
-    home = config.home_folder()
-    return root in (home, *home.parents)
-
-
-def _directory(path: str | os.PathLike[str]) -> Path:
-    found = Path(os.path.realpath(path))
-    if not found.is_dir():
-        raise UsageError(f"{found} is not a folder; nothing was done", hint="name the workspace with -C DIR")
-    return found

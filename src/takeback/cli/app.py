@@ -61,14 +61,15 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, epilog=EXIT_CODES)
+@click.help_option("-h", "--help", help="Show this message and exit")
 @click.option(
     "-C", "directory", metavar="DIR", default=None, help="Work in this folder instead of the current one"
 )
 @click.version_option(__version__, message="takeback %(version)s", help="Show the version and exit")
 @click.pass_context
 def app(ctx: click.Context, directory: str | None) -> None:
-    """Take back what an AI agent did: files, git, databases, messages
+    """Take back what an AI agent did, and keep what you did meanwhile
 
     Begin with `takeback run -- COMMAND` and, if it went wrong, `takeback undo`.
     """

@@ -28,7 +28,7 @@ def summary_lines(
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
     if living := workspace.tracker.living(action.id):
         numbers = ", ".join(map(str, living))
-        lines.append(f"  still running: process {numbers}; what it changes from now on is marked as in doubt")
+        lines.append(f"  still running: process {numbers}; end it before you take anything back")
     return lines
 
 

@@ -7,13 +7,11 @@ import click
 from takeback.cli.session import Session, ago, paint, plural, shortened
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
-from takeback.engine.report import RollbackReport
+from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport
 from takeback.errors import ConflictError, RollbackIncomplete
 
 NAMES_SHOWN = 8
-_TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
 _WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kept": "keep"}
-_WOULD = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
 
 
 def print_report(session: Session, history: History, report: RollbackReport) -> int:
@@ -28,7 +26,7 @@ def print_report(session: Session, history: History, report: RollbackReport) -> 
     if report.verdict is Verdict.NOTHING and not report.items:
         session.line("Nothing to take back." if report.kind != "redo" else "Nothing to bring back.")
         return 0
-    titles = _WOULD if report.preview else _TITLES
+    titles = WOULD_TITLES if report.preview else TITLES
     called = ", ".join(_called(history, id) for id in report.of)
     session.line(
         f"{titles[report.kind]} {called}"
@@ -77,6 +75,8 @@ def _called(history: History, id: str) -> str:
     action = history.actions.get(id)
     if action is None:
         return id
+    if action.kind == "outside":
+        return f"a change outside any action ({id}, {ago(action.began_us)})"
     return f"{shortened(action.name, 60)} ({id}, {ago(action.began_us)})"
 
 

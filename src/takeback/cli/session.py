@@ -13,8 +13,9 @@ import msgspec
 from takeback import config
 from takeback.cli.progress import Progress
 from takeback.errors import UsageError
+from takeback.opening import find_root, find_workspace, open_workspace
 from takeback.storage.registry import Registry
-from takeback.workspace import Workspace, find_root, find_workspace, open_workspace
+from takeback.workspace import Workspace
 
 
 class Session(msgspec.Struct):
@@ -55,8 +56,17 @@ class TakebackCommand(click.Command):
     """A command that knows -C and --json, as every command does."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **(kwargs | {"add_help_option": False}))
         self.params += [
+            # Click's own help option ends in a full stop.
+            click.Option(
+                ["-h", "--help"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_print_help,
+                help="Show this message and exit",
+            ),
             click.Option(
                 ["-C", "directory"], metavar="DIR", help="Work in this folder instead of the current one"
             ),
@@ -73,6 +83,12 @@ class TakebackCommand(click.Command):
         finally:
             for note in [note for workspace in session.opened for note in workspace.notices]:
                 click.echo(f"takeback: {note}", err=True)
+
+
+def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(ctx.get_help())
+        ctx.exit()
 
 
 def ago(at_us: int) -> str:
@@ -97,6 +113,16 @@ def shortened(text: str, most: int) -> str:
     """A text on one line, cut where it gets long."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def sized(count: int) -> str:
+    """Bytes as a person says them."""
+    size, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

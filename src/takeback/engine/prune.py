@@ -48,6 +48,10 @@ class Pruned(msgspec.Struct, frozen=True):
     bytes_before: int
     bytes_after: int
 
+    @property
+    def freed(self) -> int:
+        return max(0, self.bytes_before - self.bytes_after)
+
 
 def prune(records: Iterable[Record], keeper: Keeper, store: Store, limits: Limits, now_us: int) -> Pruned:
     """Let go of what the limits do not keep. Under the lock."""

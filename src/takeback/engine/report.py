@@ -24,6 +24,8 @@ _ORDER = (
     "failed",
     "unverifiable",
 )
+TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
+WOULD_TITLES = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
 _WOULD = {"restore": "restored", "remove": "removed", "merge": "merged", "keep": "kept"}
 
 
@@ -72,7 +74,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
             return "Nothing to take back."
         parts = [f"{did} {_names(targets)}" for did, targets in self.grouped()]
         done = [i for i in self.items if i.did not in ("conflict", "failed", "unverifiable") and not i.minor]
-        verb = "Would take back" if self.preview else "Took back"
+        verb = (WOULD_TITLES if self.preview else TITLES)[self.kind]
         text = f"{verb} {len(done)} change{'s' if len(done) != 1 else ''}: {', '.join(parts) or 'all was as before'}."
         if not self.preview:
             text += f" Verified {sum(item.verified for item in self.items)} of {len(self.items)}."

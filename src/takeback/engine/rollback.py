@@ -170,7 +170,8 @@ class Rollbacks:
             if isinstance(merged, str):
                 return msgspec.structs.replace(item, do=Do.CONFLICT, goal=item.present, why=merged)
             version = merged
-        return msgspec.structs.replace(item, goal=version)
+        why = "somebody else's changes stayed, the agent's were taken out"
+        return msgspec.structs.replace(item, goal=version, why=why)
 
     def _foresee(self, plan: Plan) -> Plan:
         """Simulate the whole plan: what could not be put where it belongs is known before anything is written."""

@@ -1,0 +1,1 @@
+"""One adapter for each kind of thing that can be changed; none knows another."""

@@ -7,6 +7,7 @@ recorded, so every picture from before it has to be looked at again.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from takeback.faults import fsync, write_all
@@ -24,6 +25,13 @@ class Generation:
             return int(self._path.read_bytes())
         except (FileNotFoundError, ValueError):
             return 0
+
+    def age_s(self) -> float:
+        """How long ago the last clean-up was."""
+        try:
+            return time.time() - os.stat(self._path).st_mtime
+        except FileNotFoundError:
+            return float("inf")
 
     def rise(self) -> None:
         """Durable when this returns: a clean-up that began is never forgotten."""

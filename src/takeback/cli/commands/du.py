@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.session import Session, TakebackCommand, plural, sized
 
 
 @click.command("du", cls=TakebackCommand)
@@ -32,11 +32,12 @@ def command(session: Session) -> None:
                 "quota_bytes": quota,
             }
         )
-    session.line(f"content   {content / 1e6:10,.1f} MB   {stats.blobs:,} pieces in {stats.packs:,} packs")
-    session.line(f"journal   {journal / 1e6:10,.1f} MB")
-    session.line(f"index     {index / 1e6:10,.1f} MB   a cache, made again when it is missing")
+    pieces = f"{plural(stats.blobs, 'piece')} in {plural(stats.packs, 'pack')}"
+    session.line(f"content   {sized(content):>10}   {pieces}")
+    session.line(f"journal   {sized(journal):>10}")
+    session.line(f"index     {sized(index):>10}   a cache, made again when it is missing")
     if quota:
-        session.line(f"quota     {quota / 1e6:10,.1f} MB   `takeback gc` frees what the limits do not keep")
+        session.line(f"quota     {sized(quota):>10}   `takeback gc` frees what the limits do not keep")
 
 
 def _size(path: Path) -> int:

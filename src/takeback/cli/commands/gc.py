@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from takeback.cli.session import Session, TakebackCommand, plural
+from takeback.cli.session import Session, TakebackCommand, plural, sized
 
 
 @click.command("gc", cls=TakebackCommand)
@@ -19,8 +19,7 @@ def command(session: Session) -> None:
         pruned = workspace.gc()
     if session.json:
         return session.data(msgspec.to_builtins(pruned))
-    freed = max(0, pruned.bytes_before - pruned.bytes_after) / 1e6
     session.line(
-        f"Freed {freed:,.1f} MB; {pruned.bytes_after / 1e6:,.1f} MB remain. Kept "
+        f"Freed {sized(pruned.freed)}; {sized(pruned.bytes_after)} remain. Kept "
         f"{plural(pruned.marks_kept, 'state')} of the files, let go of {pruned.marks_pruned:,}."
     )

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from takeback.cli.session import Session, TakebackCommand, plural
+from takeback.cli.session import Session, TakebackCommand, plural, sized
 
 
 @click.command("init", cls=TakebackCommand)
@@ -26,7 +26,7 @@ def command(session: Session, allow_home: bool) -> None:
         root = str(workspace.root)
         return session.data({"root": root, "checkpoint": checkpoint.id, "files": files, "bytes": size})
     session.line(
-        f"Protecting {workspace.root} ({plural(files, 'file')}, {size / 1e6:,.1f} MB). "
+        f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}). "
         f"First checkpoint {checkpoint.id} in {seconds:.1f} s; later ones cost only what changed."
     )
     session.line("  let an agent work   takeback run -- COMMAND")

@@ -7,7 +7,7 @@ import click
 from takeback.cli.choices import PREVIEW
 from takeback.cli.reports import print_report, print_stopped
 from takeback.cli.session import Session, TakebackCommand
-from takeback.errors import ConflictError
+from takeback.errors import ConflictError, RollbackIncomplete
 
 
 @click.command("restore", cls=TakebackCommand)
@@ -28,6 +28,8 @@ def command(
             report = workspace.restore(checkpoint, paths=paths, preview=preview)
         except ConflictError as error:
             code = print_stopped(session, error, workspace.history)
+        except RollbackIncomplete as error:
+            code = print_report(session, workspace.history, error.report)
         else:
             code = print_report(session, workspace.history, report)
     ctx.exit(code)

@@ -10,12 +10,12 @@ import click
 
 from takeback.cli.outcome import summary_data, summary_lines
 from takeback.cli.reports import print_report
-from takeback.cli.session import Session, TakebackCommand, plural
+from takeback.cli.session import Session, TakebackCommand, plural, sized
 from takeback.core.events import Outcome
 from takeback.core.redact import redact
 from takeback.engine import recovery
 from takeback.engine.spawn import run_child
-from takeback.errors import ConflictError, TakebackError
+from takeback.errors import ConflictError, RollbackIncomplete, TakebackError
 from takeback.workspace import Workspace
 
 FAILED_BEFORE_START = 125
@@ -65,7 +65,7 @@ def _first_time(workspace: Workspace) -> None:
     files, size = workspace.files.counted()
     seconds = time.monotonic() - began
     click.echo(
-        f"Protecting {workspace.root} ({plural(files, 'file')}, {size / 1e6:,.1f} MB): first checkpoint in "
+        f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}): first checkpoint in "
         f"{seconds:.1f} s, later ones cost only what changed",
         err=True,
     )
@@ -100,6 +100,8 @@ def _supervise(
 def _take_back(session: Session, workspace: Workspace, id: str) -> None:
     try:
         report = workspace.undo(id)
+    except RollbackIncomplete as error:
+        report = error.report
     except ConflictError as error:
         click.echo(f"takeback: {error}", err=True)
         return

@@ -12,7 +12,8 @@ from takeback.core.events import Item
 from takeback.core.history import SETTLING, Action, History, Run
 from takeback.core.lifecycle import Life
 from takeback.errors import RunBusy
-from takeback.workspace import Workspace, find_workspace
+from takeback.opening import find_workspace
+from takeback.workspace import Workspace
 
 
 @click.command("status", cls=TakebackCommand)

@@ -7,7 +7,7 @@ import click
 from takeback.cli.choices import ON_CONFLICT, PREVIEW
 from takeback.cli.reports import print_report, print_stopped
 from takeback.cli.session import Session, TakebackCommand
-from takeback.errors import ConflictError
+from takeback.errors import ConflictError, RollbackIncomplete
 
 
 @click.command("undo", cls=TakebackCommand)
@@ -37,6 +37,8 @@ def command(
             report = workspace.undo(*ids, to=to, paths=paths, preview=preview, on_conflict=on_conflict)
         except ConflictError as error:
             code = print_stopped(session, error, workspace.history)
+        except RollbackIncomplete as error:
+            code = print_report(session, workspace.history, error.report)
         else:
             code = print_report(session, workspace.history, report)
     ctx.exit(code)

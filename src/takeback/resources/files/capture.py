@@ -136,6 +136,8 @@ class Capture:
     def _describe(self, folder: Folder, path: bytes, fd: int) -> None:
         """The folder's own entry."""
         found = os.fstat(fd)
+        if found.st_dev != self.place.device:
+            self._state("is on another file system: recorded, but cannot be put back", path)
         key = None if self._is_racy(found) else key_of(found)
         self.edits.describe(folder, path, _entry(found, b"", self._xattrs(fd, path)), key)
 

@@ -32,6 +32,9 @@ REMOVED = faults.crash_point("restore-removed")
 DRESSED = faults.crash_point("restore-dressed")
 
 
+_WORDS = {errno.EXDEV: "it is on another file system than the workspace's root"}
+
+
 class Work(msgspec.Struct):
     """One path to put back. `key` is that of the present version, as it was just looked at.
 
@@ -276,7 +279,7 @@ class _Blamed:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, OSError):
-            self.work.fail(error.strerror or str(error))
+            self.work.fail(_WORDS.get(error.errno or 0) or error.strerror or str(error))
         elif isinstance(error, CorruptionError):
             self.work.fail(error.message)
         else:

@@ -1,0 +1,89 @@
+"""Finding and opening the workspace that is meant."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from takeback import config
+from takeback._version import __version__
+from takeback.core import ids
+from takeback.core.codec import text_of
+from takeback.core.events import WorkspaceBegan
+from takeback.errors import RefusedError, UsageError
+from takeback.storage.registry import Registry
+from takeback.storage.sqlite import SqliteJournal
+from takeback.workspace import Progress, Workspace, silent
+
+JOURNAL = "journal.db"
+
+
+def open_workspace(
+    root: str | os.PathLike[str] = ".",
+    *,
+    home: Path | None = None,
+    watching: bool = True,
+    progress: Progress = silent,
+    allow_home: bool = False,
+) -> Workspace:
+    """Open exactly this directory, and begin to protect it if it is not yet."""
+    if sys.platform != "linux":
+        raise RefusedError(
+            f"files cannot be put back safely on {sys.platform} yet, so nothing is protected",
+            hint="Takeback runs on Linux; elsewhere use a container or a virtual machine",
+        )
+    path = _directory(root)
+    registry = Registry(home or config.state_home())
+    if not allow_home and not registry.knows(path):
+        refuse_too_wide(path)
+    state = registry.create(path)
+    workspace = Workspace(path, state, SqliteJournal(state / JOURNAL), watching=watching, progress=progress)
+    if not workspace.journal.head().count:
+        began = WorkspaceBegan(text_of(os.fsencode(path)), __version__)
+        # The key makes two processes that open it for the first time write one event.
+        workspace.journal.append([began], stream=ids.WORKSPACE, key="workspace-began")
+    return workspace
+
+
+def find_workspace(
+    start: str | os.PathLike[str] = ".", *, home: Path | None = None, progress: Progress = silent
+) -> Workspace | None:
+    """Open the workspace that a directory belongs to; None where it is not protected."""
+    registry = Registry(home or config.state_home())
+    root = find_root(start, registry)
+    state = registry.find(root)
+    return Workspace(root, state, SqliteJournal(state / JOURNAL), progress=progress) if state else None
+
+
+def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:
+    """The nearest protected workspace, else the nearest takeback.toml, else `.git`, else the directory itself."""
+    path = _directory(start)
+    if nearest := registry.nearest(path):
+        return nearest
+    for name in (config.FILE, ".git"):
+        for folder in (path, *path.parents):
+            if (folder / name).exists() and not _too_wide(folder):
+                return folder
+    return path
+
+
+def refuse_too_wide(root: Path) -> None:
+    """A home folder, or anything above it, is not protected by accident."""
+    if _too_wide(root):
+        raise RefusedError(
+            f"{root} is a home folder or above one; nothing was recorded",
+            hint="go to the project's folder, or insist with --allow-home",
+        )
+
+
+def _too_wide(root: Path) -> bool:
+    home = config.home_folder()
+    return root in (home, *home.parents)
+
+
+def _directory(path: str | os.PathLike[str]) -> Path:
+    found = Path(os.path.realpath(path))
+    if not found.is_dir():
+        raise UsageError(f"{found} is not a folder; nothing was done", hint="name the workspace with -C DIR")
+    return found
