@@ -64,9 +64,12 @@ def one_append(folder: Path, count: int) -> tuple[float, float]:
     (record,) = journal.append([event()], stream=record.stream)
     body, _ = seal(record.envelope)
     bare = bare_database(folder / "one-bare.db")
-    ours, theirs = [], []
-    turns = [(ours, lambda: journal.append([event()], stream=record.stream))]
-    turns += [(theirs, lambda: bare.execute("INSERT INTO bare (body) VALUES (?)", (body,)))]
+    ours: list[float] = []
+    theirs: list[float] = []
+    turns: list[tuple[list[float], Callable[[], object]]] = [
+        (ours, lambda: journal.append([event()], stream=record.stream)),
+        (theirs, lambda: bare.execute("INSERT INTO bare (body) VALUES (?)", (body,))),
+    ]
     for _ in range(count):
         # What a disk does for one commit it may still be doing during the next, so each comes first by chance.
         random.shuffle(turns)

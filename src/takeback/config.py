@@ -39,11 +39,15 @@ def read_config(root: Path) -> Config:
     """The workspace's takeback.toml, or the defaults."""
     path = root / FILE
     try:
-        text = path.read_text("utf-8")
+        return parse_config(path.read_text("utf-8"), path)
     except FileNotFoundError:
         return Config()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}; nothing was done") from error
+
+
+def parse_config(text: str, path: Path) -> Config:
+    """Settings as they stand in takeback.toml."""
     try:
         return msgspec.convert(tomllib.loads(text), Config)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:

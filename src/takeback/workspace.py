@@ -28,7 +28,7 @@ from takeback.engine.tracker import Tracker
 from takeback.errors import RollbackIncomplete, UsageError
 from takeback.ports import Finding, Journal
 from takeback.resources.files.exclude import excluder
-from takeback.resources.files.resource import Files
+from takeback.resources.files.resource import Files, file_text
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
@@ -36,6 +36,7 @@ from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
 
 AUTOMATIC_GC_S = 3600
+CONFIG = Target("files", config.FILE)
 
 Progress = Callable[[int, int], None]
 
@@ -69,7 +70,23 @@ class Workspace:
 
     @cached_property
     def settings(self) -> config.Config:
-        return config.read_config(self.root)
+        """takeback.toml, as a human wrote or accepted it: an agent must not loosen its own protection."""
+        entry = self.history.untrusted_since(CONFIG)
+        if entry is None:
+            return config.read_config(self.root)
+        self.notices.append(
+            f"{config.FILE} was changed by {entry.action}; the settings from before it hold until you accept "
+            "the change with `takeback init --accept-config`"
+        )
+        before = file_text(StoredContents(self.store), entry.change.before)
+        return config.parse_config(before.decode(), self.root / config.FILE) if before else config.Config()
+
+    def accept_config(self) -> None:
+        """Let the settings that an action wrote take effect."""
+        timeline = self.history.timeline(CONFIG)
+        if timeline:
+            self.ledger.append([e.ConfigAccepted(timeline[-1].change.after.id, config.actor())])
+        self.__dict__.pop("settings", None)
 
     @cached_property
     def store(self) -> PackStore:

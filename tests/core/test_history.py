@@ -63,6 +63,24 @@ def test_an_action_whose_processes_outlive_it() -> None:
     assert not story.history.open_actions(Life.BACKGROUND) and action.changes == (change,)
 
 
+def test_settings_that_an_agent_wrote_wait_for_a_human() -> None:
+    story = Story()
+    target = Target("files", "takeback.toml")
+    assert story.history.untrusted_since(target) is None
+    story.edit("takeback.toml", "human", seen=True)
+    assert story.history.untrusted_since(target) is None
+    first = story.act({"takeback.toml": "agent 1"})
+    story.act({"takeback.toml": "agent 2"})
+    found = story.history.untrusted_since(target)
+    assert found is not None and (found.action, found.change.before.id) == (first, "human")
+    story.tell(e.ConfigAccepted("agent 2"))
+    assert story.history.untrusted_since(target) is None
+    story.act({"takeback.toml": "agent 3"})
+    assert story.history.untrusted_since(target) is not None
+    story.edit("takeback.toml", "human again", seen=True)
+    assert story.history.untrusted_since(target) is None
+
+
 def test_marks_follow_the_last_event() -> None:
     story = Story()
     story.tell(e.CheckpointTaken(marks=(e.Mark("files", "one"),)))

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import takeback
 
@@ -125,15 +125,21 @@ class Life(RuleBasedStateMachine):
         self._write(wanted)
         self._save()
 
-    @rule(who=st.sampled_from(["agent", "human"]), wanted=writes)
-    def work(self, who: str, wanted: World) -> None:
-        if who == "human":
-            self._write(wanted)
-            return
+    @rule(wanted=writes)
+    def agent_works(self, wanted: World) -> None:
         with self.tb.recording("agent"):
             changed = self._write(wanted)
         self.actions.append(Done(changed))
 
+    @rule(wanted=writes, same=st.booleans())
+    def human_works(self, wanted: World, same: bool) -> None:
+        """Anywhere, or just where the agent last was: that is where conflicts come from."""
+        action = self._last_live(self.actions)
+        if same and action:
+            wanted = dict(zip(action.live, wanted.values(), strict=False))
+        self._write(wanted)
+
+    @precondition(lambda self: self._last_live(self.actions) or self._last_live(self.rollbacks))
     @rule(
         what=st.sampled_from(["undo", "undo", "redo"]),
         choice=st.sampled_from(["stop", "stop", "keep", "overwrite"]),
@@ -180,7 +186,7 @@ class Life(RuleBasedStateMachine):
     @rule(command=st.sampled_from(["undo", "undo", "save"]), place=st.integers(1, 120))
     def killed(self, command: str, place: int) -> None:
         """The next command finishes what was begun: it is wholly done, or not at all."""
-        action = next((done for done in reversed(self.actions) if done.live), None)
+        action = self._last_live(self.actions)
         if command == "undo" and action is None:
             return
         self.tb.close()
@@ -190,13 +196,17 @@ class Life(RuleBasedStateMachine):
         if command == "undo" and action is not None:
             self._find_out(action)
 
+    @staticmethod
+    def _last_live(some: list[Done]) -> Done | None:
+        return next((done for done in reversed(some) if done.live), None)
+
     # Takeback and the model, side by side.
 
     def _save(self) -> None:
         self.checkpoints.append((self.tb.save("checkpoint").id, dict(self.world)))
 
     def _undo(self, choice: str) -> None:
-        action = next((done for done in reversed(self.actions) if done.live), None)
+        action = self._last_live(self.actions)
         if action is None:
             assert self.forgot or self.tb.undo().verdict == "nothing"
             return
@@ -208,7 +218,7 @@ class Life(RuleBasedStateMachine):
         self.rollbacks.append(self._apply(action, goal))
 
     def _redo(self) -> None:
-        rollback = next((done for done in reversed(self.rollbacks) if done.live), None)
+        rollback = self._last_live(self.rollbacks)
         if rollback is None:
             return
         goal, conflicts = self._plan(rollback, "stop")

@@ -188,6 +188,13 @@ class ChangesSeen(_Base, frozen=True, tag="changes-seen"):
     marks: tuple[Mark, ...] = ()
 
 
+class ConfigAccepted(_Base, frozen=True, tag="config-accepted"):
+    """A human has accepted the settings file that an action wrote."""
+
+    version: str
+    actor: str = ""
+
+
 class Item(_Base, frozen=True, tag=False):
     """One target in a rollback's record: what was done, and which actions' changes that settles."""
 
@@ -232,6 +239,7 @@ Event = (
     | CheckpointTaken
     | DriftSeen
     | ChangesSeen
+    | ConfigAccepted
     | RollbackBegan
     | RollbackEnded
 )

@@ -106,6 +106,7 @@ class History:
         self.actions: dict[str, Action] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
         self.breaches: list[Breach] = []
+        self.config_accepted = ""
         self.marks: dict[str, e.Mark] = {}
         self.streams: dict[str, int] = defaultdict(int)
         self._unended: dict[str, Action] = {}
@@ -149,6 +150,17 @@ class History:
     def live(self, action: str) -> list[Entry]:
         """The changes of an action that are not taken back."""
         return [entry for entry in self.entries(action) if not self.taken_back(action, entry.target)]
+
+    def untrusted_since(self, target: Target) -> Entry | None:
+        """The change with which actions began to write a target that no human has written or accepted since."""
+        untrusted = None
+        for entry in reversed(self.timeline(target)):
+            if untrusted is None and entry.change.after.id == self.config_accepted:
+                return None
+            if not self.actions[entry.action].is_tool or self.taken_back(entry.action, target):
+                break
+            untrusted = entry
+        return untrusted
 
     def settled_by(self, rollback: str) -> list[Target]:
         """The targets that a rollback dealt with and that have not been brought back since."""
@@ -236,6 +248,9 @@ class History:
     def _checkpoint_taken(self, record: Record, event: e.CheckpointTaken) -> None:
         self.checkpoints[record.id] = Checkpoint(record.id, record.stream, record.at_us, event)
 
+    def _config_accepted(self, _record: Record, event: e.ConfigAccepted) -> None:
+        self.config_accepted = event.version
+
     def _finish(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
         action.ended_us = record.at_us
         if action.life is not Life.BACKGROUND:
@@ -288,5 +303,6 @@ _APPLY: dict[type, Callable[[History, Record, Any], None]] = {
     e.ActionSettled: History._action_ended,
     e.RollbackEnded: History._rollback_ended,
     e.ChangesSeen: History._changes_seen,
+    e.ConfigAccepted: History._config_accepted,
     e.CheckpointTaken: History._checkpoint_taken,
 }

@@ -103,6 +103,8 @@ def _prepare(db: apsw.Connection, path: Path, busy_s: float) -> None:
     patience = Patience(busy_s)
     db.set_busy_handler(patience)
     db.execute("PRAGMA synchronous = FULL")
+    # One plan for each statement: otherwise SQLite makes it anew for every value that is looked for.
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     application, version = _identity(db)
     _refuse(path, application, version)  # again: what _peek saw may be older than what stands in the WAL
     if (application, version) != (APPLICATION_ID, FORMAT):

@@ -7,18 +7,25 @@ import time
 import click
 
 from takeback.cli.session import Session, TakebackCommand, plural, sized
+from takeback.errors import RefusedError
 
 
 @click.command("init", cls=TakebackCommand)
 @click.option("--allow-home", is_flag=True, help="Protect even a home folder or one above it")
+@click.option("--accept-config", is_flag=True, help="Accept the takeback.toml that an agent changed")
 @click.pass_obj
-def command(session: Session, allow_home: bool) -> None:
+def command(session: Session, allow_home: bool, accept_config: bool) -> None:
     """Begin to protect a folder, with a first checkpoint
 
     Nothing is written into the folder itself.
     """
     began = time.monotonic()
     with session.protect(allow_home=allow_home) as workspace:
+        first = not workspace.history.marks
+        if accept_config:
+            if workspace.parent_action():
+                raise RefusedError("an agent cannot accept its own settings; nothing was changed")
+            workspace.accept_config()
         checkpoint = workspace.save("takeback init")
         files, size = workspace.files.counted()
     seconds = time.monotonic() - began
@@ -27,7 +34,7 @@ def command(session: Session, allow_home: bool) -> None:
         return session.data({"root": root, "checkpoint": checkpoint.id, "files": files, "bytes": size})
     session.line(
         f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}). "
-        f"First checkpoint {checkpoint.id} in {seconds:.1f} s; later ones cost only what changed."
+        f"{'First checkpoint' if first else 'Checkpoint'} {checkpoint.id} in {seconds:.1f} s; later ones cost only what changed."
     )
     session.line("  let an agent work   takeback run -- COMMAND")
     session.line("  take it back        takeback undo")

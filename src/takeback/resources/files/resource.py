@@ -172,11 +172,7 @@ class Files:
         return live
 
     def text(self, version: Version) -> bytes | None:
-        """What a version of a path reads as: a file's content, a link's text."""
-        entry = entry_of(version)
-        if entry is None or entry.kind not in (FILE, LINK):
-            return None
-        return entry.content if entry.kind == LINK else self._contents.read(entry.content, entry.size)
+        return file_text(self._contents, version)
 
     def _get(self, name: bytes) -> bytes:
         data = self._nodes.get(name)
@@ -252,6 +248,14 @@ class Files:
                 why = _difference(entry_of(now[target]), entry_of(goals[target]))
             results[target] = Swapped(target, did, now[target], verified, why)
         return results
+
+
+def file_text(contents: Contents, version: Version) -> bytes | None:
+    """What a version of a path reads as: a file's content, a link's text."""
+    entry = entry_of(version)
+    if entry is None or entry.kind not in (FILE, LINK):
+        return None
+    return entry.content if entry.kind == LINK else contents.read(entry.content, entry.size)
 
 
 def state_of(tree: bytes) -> str:
