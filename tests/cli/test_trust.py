@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,5 +40,5 @@ def test_settings_that_a_human_wrote_hold_at_once(world: Workspace) -> None:
 def test_an_agent_cannot_accept_its_own_settings(world: Workspace) -> None:
     world.human("src/a", "mine")
     world.agent(LOOSE)
-    done = world.run("run", "--", "python3", "-m", "takeback", "init", "--accept-config")
+    done = world.run("run", "--", sys.executable, "-m", "takeback", "init", "--accept-config")
     assert done.code == 3 and "cannot accept its own settings" in done.stderr
