@@ -66,8 +66,9 @@ def one_append(folder: Path, count: int) -> tuple[float, float]:
     bare = bare_database(folder / "one-bare.db")
     ours: list[float] = []
     theirs: list[float] = []
+    action = event()
     turns: list[tuple[list[float], Callable[[], object]]] = [
-        (ours, lambda: journal.append([event()], stream=record.stream)),
+        (ours, lambda: journal.append([action], stream=record.stream)),
         (theirs, lambda: bare.execute("INSERT INTO bare (body) VALUES (?)", (body,))),
     ]
     for _ in range(count):

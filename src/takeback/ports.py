@@ -87,8 +87,11 @@ FileId = tuple[int, int, int, int, int]
 class BlobStore(Protocol):
     """Bytes by their name, which is their digest. What was put and synced comes back unchanged, or not at all."""
 
-    def put(self, data: bytes) -> bytes:
-        """Keep these bytes and return their name. Harmless if we die now: nothing refers to it yet."""
+    def put(self, data: bytes, *, packed: bool = True) -> bytes:
+        """Keep these bytes and return their name. Harmless if we die now: nothing refers to it yet.
+
+        `packed=False` says that compressing them is not worth the time.
+        """
 
     def get(self, name: bytes) -> bytes:
         """The bytes of this name, checked. Raises CorruptionError if they are damaged or gone."""
@@ -173,6 +176,9 @@ class Resource(Protocol):
 
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
         """How the world at `until` differs from the world at `since`."""
+
+    def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        """The version of each target at the last mark."""
 
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         """The present version of each target, read from the world and not from memory."""

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.world.cli import Result, Workspace
-
 from takeback.cli import main
+from tests.world.cli import Result, Workspace
 
 from .inside import Inside
 

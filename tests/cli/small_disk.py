@@ -1,6 +1,6 @@
 """Run inside a mount namespace of its own: the state folder is a disk of two megabytes, which fills up.
 
-    unshare -m python -m tests.cli.small_disk FOLDER
+unshare -m python -m tests.cli.small_disk FOLDER
 """
 
 from __future__ import annotations

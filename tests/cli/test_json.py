@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.world.cli import Result
-
 from takeback.cli.app import COMMANDS
+from tests.world.cli import Result
 
 from .conftest import Call
 
@@ -87,13 +86,17 @@ def test_one_object(name: str, used: Call) -> None:
     assert one_object(said).keys() >= KEYS[name]
 
 
-@pytest.mark.parametrize("name", [name for name in WORDS if name not in ("init", "save", "completion", "status")])
+@pytest.mark.parametrize(
+    "name", [name for name in WORDS if name not in ("init", "save", "completion", "status")]
+)
 def test_an_error_is_one_object_too(name: str, call: Call) -> None:
     """The folder is not protected yet, so nearly every command has nothing to work on."""
     said = call(name, *WORDS[name], "--json")
     assert said.code == 2
     error = error_of(said)
-    assert error["code"] == "usage" and "not protected" in error["message"] and "takeback init" in error["hint"]
+    assert (
+        error["code"] == "usage" and "not protected" in error["message"] and "takeback init" in error["hint"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from tests.world.cli import REPOSITORY, Workspace, items
 from .inside import Inside
 from .processes import PYTHON, ended, start, wait_for, wait_for_file
 
-
 SOURCES = REPOSITORY / "src"
 
 
@@ -94,7 +93,9 @@ def test_undo_waits_for_an_action_that_is_about_to_end(world: Workspace, tmp_pat
 # One that outlives its command
 
 
-def test_what_a_process_left_behind_changes_is_in_doubt_and_no_drift(world: Workspace, tmp_path: Path) -> None:
+def test_what_a_process_left_behind_changes_is_in_doubt_and_no_drift(
+    world: Workspace, tmp_path: Path
+) -> None:
     world.save()
     later = "until [ -e ../go ]; do sleep 0.01; done; echo late > late.md; touch ../wrote; "
     later += "until [ -e ../end ]; do sleep 0.01; done"
@@ -197,5 +198,7 @@ def test_killed_after_it_changed_something(looked: bool, world: Workspace, tmp_p
 
 def test_the_next_command_says_what_it_settled(world: Workspace, tmp_path: Path) -> None:
     world.save()
-    end_command(killed_while_working(world, "echo new > plan.md; touch ../here; exec sleep 60", tmp_path / "here"))
+    end_command(
+        killed_while_working(world, "echo new > plan.md; touch ../here; exec sleep 60", tmp_path / "here")
+    )
     assert "interrupted" in world.do("save").said

@@ -68,7 +68,12 @@ def test_a_state_folder_of_another_user(world: Inside) -> None:
     for path in every:
         os.chown(path, NOBODY, NOBODY)
     before = world.look()
-    for words, code in ((("save",), 4), (("undo",), 4), (("status",), 4), (("run", "--", "touch", "made.md"), 125)):
+    for words, code in (
+        (("save",), 4),
+        (("undo",), 4),
+        (("status",), 4),
+        (("run", "--", "touch", "made.md"), 125),
+    ):
         done = world.do(*words, code=code)
         assert "belongs to" in done.stderr and "TAKEBACK_HOME" in done.stderr, done
     assert world.changes_since(before) == []
@@ -130,7 +135,7 @@ def test_a_state_folder_inside_the_workspace_by_a_link(tmp_path: Path) -> None:
 
 
 def test_the_workspace_itself_is_no_place_for_its_state(tmp_path: Path) -> None:
-    """"never the workspace itself\""""
+    """ "never the workspace itself\""""
     world = Inside(tmp_path / "work", tmp_path / "work")
     world.root.mkdir(mode=0o755)
     world.human("plan.md", "old\n")

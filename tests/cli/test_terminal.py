@@ -39,7 +39,10 @@ def test_no_colour_in_a_pipe(changed: Workspace) -> None:
     surroundings = environment(changed.home) | {"TERM": "xterm-256color"}
     del surroundings["NO_COLOR"]
     done = subprocess.run(
-        [PYTHON, "-m", "takeback", "undo", "--preview"], cwd=changed.root, env=surroundings, capture_output=True
+        [PYTHON, "-m", "takeback", "undo", "--preview"],
+        cwd=changed.root,
+        env=surroundings,
+        capture_output=True,
     )
     assert done.returncode == 0 and b"plan.md" in done.stdout
     assert ESCAPE.encode() not in done.stdout + done.stderr

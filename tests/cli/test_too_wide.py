@@ -31,7 +31,9 @@ def test_a_command_is_not_started_there(call: Call, home: Path) -> None:
     assert not (home / "made.md").exists()
 
 
-def test_a_home_that_is_a_link(call: Call, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_is_a_link(
+    call: Call, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "link").symlink_to(home)
     monkeypatch.setenv("HOME", str(tmp_path / "link"))
     assert call("save", "-C", str(home)).code == 3

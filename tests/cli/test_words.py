@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.world.cli import Workspace, environment
-
 import takeback
 from takeback.cli.app import COMMANDS
+from tests.world.cli import Workspace, environment
 
 from .conftest import Call
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.workspace import Workspace, open_workspace
+from takeback.opening import open_workspace
+from takeback.workspace import Workspace
 
 
 @dataclass

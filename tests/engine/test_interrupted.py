@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.inside import Inside
-
 from takeback.core.rollback import Verdict
+from takeback.opening import open_workspace
 from takeback.testing import crash
-from takeback.workspace import open_workspace
+from tests.cli.inside import Inside
 
 PLACES = ["rollback-recorded", "restore-staged", "restore-ready", "restore-swapped", "rollback-swapped"]
 
@@ -76,15 +75,25 @@ def test_json_stays_one_object_where_something_was_finished(world: Inside) -> No
     json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("words", [("redo",), ("restore", "c2")])
-def test_redo_and_restore_are_finished_as_well(words: tuple[str, ...], tmp_path: Path, world: Inside) -> None:
-    if words[0] == "redo":
-        world.undo()
-    before = world.read("plan")
-    cut_short(world, "restore-ready", *(words if words[0] == "redo" else ("undo", "--to", world.save())) or words)
+def test_a_redo_is_finished_as_well(world: Inside) -> None:
+    before = world.look()
+    world.undo()
+    cut_short(world, "restore-ready", "redo")
     world.do("save")
-    assert world.read("plan") in ("old", "new") and before
-    assert world.do("verify", "--json").json["clean"]
+    assert world.changes_since(before) == []
+
+
+def test_a_restore_is_finished_as_well(world: Inside) -> None:
+    before = world.look()
+    checkpoint = world.save()
+    world.human("plan", "newer")
+    world.human("own", "mine")
+    cut_short(world, "restore-ready", "restore", checkpoint)
+    done = world.do("undo")
+    assert "cut short" in done.stdout and "restore" in done.stdout
+    assert world.changes_since(before) == []
+    world.do("redo")
+    assert (world.read("plan"), world.read("own")) == ("newer", "mine")
 
 
 def test_before_the_plan_is_recorded_nothing_has_happened(world: Inside) -> None:
@@ -109,7 +118,7 @@ def test_what_the_human_wrote_in_between_stays(world: Inside) -> None:
 def test_a_library_finishes_it_too(world: Inside) -> None:
     cut_short(world, "restore-swapped", "undo")
     with open_workspace(world.root, home=world.home, watching=True) as tb:
-        notes = tb.recover()
-        assert len(notes) == 1 and "finished the interrupted undo" in notes[0]
+        tb.save()
+        assert len(tb.notices) == 1 and "undo that was cut short" in tb.notices[0]
         assert tb.undo(preview=True).verdict is Verdict.CLEAN
     assert is_taken_back(world)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from takeback.engine.prune import DAY_US, Limits, prune
 from takeback.errors import ConflictError, TakebackError
-from takeback.workspace import open_workspace
+from takeback.opening import open_workspace
 
 from .conftest import Desk
 
@@ -80,8 +81,6 @@ def test_a_diff_of_a_pruned_action_is_no_failure(desk: Desk) -> None:
 
 
 def test_the_quota_is_met_from_the_oldest_on(desk: Desk) -> None:
-    from random import Random
-
     random = Random(7)
     settings(desk, "quota-bytes = 400_000")
     for n in range(8):
@@ -91,7 +90,7 @@ def test_the_quota_is_met_from_the_oldest_on(desk: Desk) -> None:
     # The newest is still there, the oldest is not.
     desk.tb.undo()
     with pytest.raises(ConflictError):
-        desk.tb.undo(to=None, *[a.id for a in desk.tb.history.actions.values() if a.is_tool][:1])
+        desk.tb.undo(next(a.id for a in desk.tb.history.actions.values() if a.is_tool))
 
 
 def test_a_quota_that_is_too_small_keeps_the_last_state(desk: Desk) -> None:

@@ -41,7 +41,15 @@ def test_undo_walks_back_and_redo_walks_forward(desk: Desk) -> None:
     for text in ("one", "two", "three"):
         desk.agent(plan=text)
     seen = []
-    for step in (desk.tb.undo, desk.tb.undo, desk.tb.undo, desk.tb.redo, desk.tb.redo, desk.tb.undo, desk.tb.redo):
+    for step in (
+        desk.tb.undo,
+        desk.tb.undo,
+        desk.tb.undo,
+        desk.tb.redo,
+        desk.tb.redo,
+        desk.tb.undo,
+        desk.tb.redo,
+    ):
         assert step().verdict is Verdict.CLEAN
         seen.append(desk.read("plan"))
     assert seen == ["two", "one", "old", "one", "two", "one", "two"]
@@ -239,7 +247,7 @@ def test_drift_is_the_humans_and_stays(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "plan"), [("keep", "human"), ("overwrite", "old"), ("merge", None), ("stop", None)]
+    "choice, plan", [("keep", "human"), ("overwrite", "old"), ("merge", None), ("stop", None)]
 )
 def test_where_both_wrote(choice: str, plan: str | None, desk: Desk) -> None:
     desk.agent(plan="agent", other="x")
@@ -280,10 +288,14 @@ def test_undo_inside_an_action_of_the_same_process_is_refused_at_once(desk: Desk
 
 
 def test_an_exception_is_recorded_and_goes_on(desk: Desk) -> None:
-    with pytest.raises(ZeroDivisionError), desk.tb.recording("agent") as id:
-        desk.human("plan", "half")
-        raise ZeroDivisionError("by zero")
-    action = desk.tb.history.actions[id]
+    def fail() -> None:
+        with desk.tb.recording("agent"):
+            desk.human("plan", "half")
+            raise ZeroDivisionError("by zero")
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    (action,) = desk.tb.history.actions.values()
     assert (action.life, action.why) == ("failed", "ZeroDivisionError: by zero")
     assert desk.read("plan") == "half"
     desk.tb.undo()

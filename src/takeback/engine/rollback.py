@@ -20,6 +20,7 @@ from takeback.core import ids
 from takeback.core import selection as select
 from takeback.core.change import Change, Target, Version
 from takeback.core.history import Action
+from takeback.core.lifecycle import Life
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine.recovery import settle
@@ -133,7 +134,8 @@ class Rollbacks:
 
     def _refuse_open(self, chosen: Selection) -> None:
         """While its processes live, an action would go on writing over what was put back."""
-        for id in chosen.actions:
+        background = {action.id for action in self.ledger.history.open_actions(Life.BACKGROUND)}
+        for id in background.intersection(chosen.actions):
             if living := self.tracker.living(id):
                 numbers = ", ".join(map(str, living))
                 raise RunBusy(
@@ -146,13 +148,14 @@ class Rollbacks:
     def _take_back(
         self, chosen: Selection, kind: e.RollbackKind, on_conflict: OnConflict, *, preview: bool
     ) -> RollbackReport:
-        plan = plan_rollback(self.ledger.history, chosen, self._read, on_conflict=on_conflict)
+        plan = plan_rollback(self.ledger.history, chosen, self._seen, on_conflict=on_conflict)
         return self._decide(self._foresee(self._merge(plan)), kind, preview=preview)
 
-    def _read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+    def _seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        """The present, as the mark that was just taken saw it. A swap looks once more before it writes."""
         now: dict[Target, Version] = {}
         for name, some in _by_resource(targets).items():
-            now.update(self.tracker.resources[name].read(some))
+            now.update(self.tracker.resources[name].seen(some))
         return now
 
     def _merge(self, plan: Plan) -> Plan:

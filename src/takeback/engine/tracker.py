@@ -69,20 +69,28 @@ class Tracker:
 
     def observe(self) -> tuple[e.Mark, ...]:
         """Look at the world and record what changed since the last look, as whoever's it is."""
+        marks, drift = self._look()
+        if drift:
+            self.ledger.append(drift)
+        return marks
+
+    def _look(self) -> tuple[tuple[e.Mark, ...], list[e.Event]]:
+        """The marks of this moment, and what is still to be recorded of the way here: nobody's changes."""
         marks = self.marks()
         changes = self.since_last(marks)
-        if not changes:
-            return marks
-        owners = self.owners()
-        if not owners:
-            self.ledger.append([e.DriftSeen(tuple(changes), marks)])
-            return marks
+        owners = self.owners() if changes else []
+        if owners:
+            self._seen_during(owners, changes, marks)
+        elif changes:
+            return marks, [e.DriftSeen(tuple(changes), marks)]
+        return marks, []
+
+    def _seen_during(self, owners: list[Action], changes: list[Change], marks: tuple[e.Mark, ...]) -> None:
         first, *others = owners
         # Beside processes that outlived their command a human may be working too.
         in_doubt = all(owner.life is Life.BACKGROUND for owner in owners)
         seen = e.ChangesSeen(first.id, shared(changes, others, in_doubt=in_doubt), marks)
         self.ledger.append([seen], first.stream)
-        return marks
 
     def owners(self) -> list[Action]:
         """Who may be writing now: open actions, the innermost of each lineage, and what lives on of others."""
@@ -98,8 +106,8 @@ class Tracker:
         """Take a checkpoint and return its id."""
         with self.lock.held():
             self.ledger.refresh()
-            marks = self.observe()
-            (record,) = self.ledger.append([e.CheckpointTaken(message, actor, marks)])
+            marks, drift = self._look()
+            record = self.ledger.append([*drift, e.CheckpointTaken(message, actor, marks)])[-1]
             self.ledger.journal.sync()
             faults.reach(SAVED)
             return record.id
@@ -134,9 +142,18 @@ class Tracker:
         return record.id
 
     def end(
-        self, action_id: str, outcome: e.Outcome, *, exit_code: int | None = None, why: str = ""
+        self,
+        action_id: str,
+        outcome: e.Outcome,
+        *,
+        exit_code: int | None = None,
+        why: str = "",
+        lives_on: bool = False,
     ) -> Action:
-        """Record what the action changed. Ending it twice changes nothing."""
+        """Record what the action changed. Ending it twice changes nothing.
+
+        `lives_on` says that processes which it started are still there.
+        """
         with self.lock.held():
             history = self.ledger.refresh()
             action = history.actions.get(action_id)
@@ -151,7 +168,7 @@ class Tracker:
                 self.observe()
             marks = self.marks()
             changes = shared(self.since_last(marks), [other for other in owners if other is not action])
-            if self.living(action_id):
+            if lives_on:
                 self.ledger.append([e.ActionDetached(action_id, changes, marks, exit_code)], action.stream)
             else:
                 ended = e.ActionEnded(action_id, outcome, changes, marks, why, exit_code)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -54,10 +53,10 @@ class SqliteJournal:
         self._is_closed = False
         self._seen = 0
         # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._db: apsw.Connection | None = None
         self._file = (0, 0)
-        with self._using():
+        with _Using(self):
             forks.watch(self)
 
     def append(
@@ -65,13 +64,12 @@ class SqliteJournal:
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
         reach(BEFORE_BEGIN)
-        with self._using() as db:
-            with sqlite_rows.transaction(db):
+        with _Using(self) as db:
+            with sqlite_rows.Transaction(db):
                 if key and (earlier := sqlite_rows.find(db, key)):
                     return batch.answer(earlier)
-                last = sqlite_rows.head(db, None).count
+                last, head = sqlite_rows.ends(db, stream)
                 self._trust(db, last)
-                head = sqlite_rows.head(db, batch.stream_at(last + 1))
                 rows, records = batch.seal(seq=last + 1, head=head, at_us=self._clock.now_us())
                 sqlite_rows.insert(db, rows)
                 reach(INSIDE)
@@ -83,22 +81,22 @@ class SqliteJournal:
             return records
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
-        with self._using() as db:
+        with _Using(self) as db:
             end = sqlite_rows.head(db, stream).count
             start = after if stream is None else sqlite_rows.count_at(db, stream, after)
         return self._records(start, end, stream)
 
     def get(self, seq: int) -> Record | None:
-        with self._using() as db:
+        with _Using(self) as db:
             row = sqlite_rows.get(db, seq)
         return record_of(row) if row else None
 
     def find(self, key: str) -> tuple[Record, ...]:
-        with self._using() as db:
+        with _Using(self) as db:
             return sqlite_rows.find(db, key)
 
     def head(self, stream: str | None = None) -> Head:
-        with self._using() as db:
+        with _Using(self) as db:
             return sqlite_rows.head(db, stream)
 
     def check(self) -> Iterator[Finding]:
@@ -112,7 +110,7 @@ class SqliteJournal:
         self.anchor.sync()
 
     def close(self) -> None:
-        with self._lock:
+        with self.lock:
             if self._is_closed:
                 return
             self._is_closed = True
@@ -125,19 +123,14 @@ class SqliteJournal:
 
     # The connection
 
-    @contextmanager
-    def _using(self) -> Iterator[apsw.Connection]:
-        """The connection, for one thread at a time, with its errors translated."""
-        with self._lock:
-            if self._is_closed:
-                raise UsageError("the journal is closed; nothing was recorded")
-            if self._db is None:
-                self._db = connect(self.path, busy_s=self._busy_s)
-                self._file = _identity(self.path)
-            try:
-                yield self._db
-            except apsw.Error as error:
-                raise explain(error, self.path) from error
+    def connection(self) -> apsw.Connection:
+        """The connection, made where there is none; for the thread that holds the lock."""
+        if self._is_closed:
+            raise UsageError("the journal is closed; nothing was recorded")
+        if self._db is None:
+            self._db = connect(self.path, busy_s=self._busy_s)
+            self._file = _identity(self.path)
+        return self._db
 
     def _let_go(self) -> None:
         db, self._db = self._db, None
@@ -146,11 +139,11 @@ class SqliteJournal:
 
     def hold_still(self) -> None:
         """For `forks`: the connection does not go over into a child."""
-        self._lock.acquire()
+        self.lock.acquire()
         self._let_go()
 
     def go_on(self) -> None:
-        self._lock.release()
+        self.lock.release()
 
     # The anchor
 
@@ -228,12 +221,12 @@ class SqliteJournal:
                 yield record_of(row)
 
     def _page(self, at: int, end: int, stream: str | None = None) -> list[Stored]:
-        with self._using() as db:
+        with _Using(self) as db:
             return sqlite_rows.page(db, at, end, stream)
 
     def _check_database(self) -> Iterator[Finding]:
         try:
-            with self._using() as db:
+            with _Using(self) as db:
                 texts = sqlite_rows.integrity(db)
         except CorruptionError as error:
             texts = [error.message]
@@ -266,11 +259,33 @@ class SqliteJournal:
 
     def _probe(self, seq: int) -> list[StoredOrTorn]:
         try:
-            with self._using() as db:
+            with _Using(self) as db:
                 row = sqlite_rows.get(db, seq)
             return [row] if row else []
         except CorruptionError:
             return [(seq, "", 0, "", "", None)]
+
+
+class _Using:
+    """The connection of a journal, for one thread at a time, with its errors translated."""
+
+    __slots__ = ("_journal",)
+
+    def __init__(self, journal: SqliteJournal) -> None:
+        self._journal = journal
+
+    def __enter__(self) -> apsw.Connection:
+        self._journal.lock.acquire()
+        try:
+            return self._journal.connection()
+        except BaseException:
+            self._journal.lock.release()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._journal.lock.release()
+        if isinstance(error, apsw.Error):
+            raise explain(error, self._journal.path) from error
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -55,7 +55,7 @@ class Patience:
             self._until = now + self._limit_s
         if now >= self._until:
             return False
-        time.sleep(random.uniform(50e-6, 300e-6) * min(1 + tries, 5))
+        time.sleep(random.uniform(50e-6, 300e-6) * min(1 + tries, 6))
         return True
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import cast
 
 import apsw
@@ -25,28 +24,45 @@ _BY_KEY = _ROW + "WHERE key = ? ORDER BY seq"
 _ONE = _ROW + "WHERE seq = ?"
 _HEAD = "SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1"
 _STREAM_HEAD = "SELECT n, digest FROM events WHERE stream = ? ORDER BY n DESC LIMIT 1"
+_ENDS = "SELECT (SELECT max(seq) FROM events), n, digest FROM events WHERE stream = ? ORDER BY n DESC LIMIT 1"
 _STREAM_AT = "SELECT n FROM events WHERE stream = ? AND seq <= ? ORDER BY n DESC LIMIT 1"
 _DIGESTS = "SELECT seq, digest FROM events WHERE seq > ? ORDER BY seq"
 _INSERT = "INSERT INTO events (seq, stream, n, key, digest, body) VALUES (?, ?, ?, nullif(?, ''), ?, ?)"
 
 
-@contextmanager
-def transaction(db: apsw.Connection) -> Iterator[None]:
-    """All or nothing, with the write lock from the start."""
-    if not db.get_autocommit():
-        raise BackendError(
-            "this thread is in the middle of an append. Nothing was recorded",
-            hint="a signal handler should not write to the journal; let it set a flag",
-            retryable=True,
-        )
-    try:
-        db.execute("BEGIN IMMEDIATE")
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if not db.get_autocommit():
-            db.execute("ROLLBACK")
-        raise
+class Transaction:
+    """All or nothing, with the write lock from the start. A class, since a generator would cost more time."""
+
+    __slots__ = ("_db",)
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        if not self._db.get_autocommit():
+            raise BackendError(
+                "this thread is in the middle of an append. Nothing was recorded",
+                hint="a signal handler should not write to the journal; let it set a flag",
+                retryable=True,
+            )
+        self._run("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self._run("COMMIT")
+        else:
+            self._roll_back()
+
+    def _run(self, statement: str) -> None:
+        try:
+            self._db.execute(statement)
+        except BaseException:  # an interrupt may come when the statement is done
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if not self._db.get_autocommit():
+            self._db.execute("ROLLBACK")
 
 
 def insert(db: apsw.Connection, rows: Sequence[Row]) -> None:
@@ -57,6 +73,12 @@ def head(db: apsw.Connection, stream: str | None) -> Head:
     query = db.execute(_HEAD) if stream is None else db.execute(_STREAM_HEAD, (stream,))
     row = cast("tuple[int, str] | None", query.fetchone())
     return Head(*row) if row else NOTHING
+
+
+def ends(db: apsw.Connection, stream: str) -> tuple[int, Head]:
+    """The last sequence number, and the end of a stream: both in one look, as every append needs them."""
+    row = cast("tuple[int, int, str] | None", db.execute(_ENDS, (stream,)).fetchone())
+    return (row[0], Head(row[1], row[2])) if row else (head(db, None).count, NOTHING)
 
 
 def count_at(db: apsw.Connection, stream: str, seq: int) -> int:

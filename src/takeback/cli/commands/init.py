@@ -32,9 +32,10 @@ def command(session: Session, allow_home: bool, accept_config: bool) -> None:
     if session.json:
         root = str(workspace.root)
         return session.data({"root": root, "checkpoint": checkpoint.id, "files": files, "bytes": size})
+    called = "First checkpoint" if first else "Checkpoint"
     session.line(
         f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}). "
-        f"{'First checkpoint' if first else 'Checkpoint'} {checkpoint.id} in {seconds:.1f} s; later ones cost only what changed."
+        f"{called} {checkpoint.id} in {seconds:.1f} s; later ones cost only what changed."
     )
     session.line("  let an agent work   takeback run -- COMMAND")
     session.line("  take it back        takeback undo")

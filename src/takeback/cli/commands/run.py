@@ -82,7 +82,8 @@ def _supervise(
         show_life=lambda: recovery.show_life(tracker, id),
     )
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
-    action = tracker.end(id, outcome, exit_code=child.code, why=child.why)
+    lives_on = bool(tracker.living(id))
+    action = tracker.end(id, outcome, exit_code=child.code, why=child.why, lives_on=lives_on)
     recovery.end_life(tracker, id)
     failed = child.code != 0
     if session.json:

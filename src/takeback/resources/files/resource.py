@@ -99,6 +99,10 @@ class Files:
     def settled(self, mark: Mark) -> None:
         self._observer.settled(tree_of(mark.state))
 
+    def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        known = self._observer.known
+        return {target: version_of(entry_in(known, path_of_target(target))) for target in targets}
+
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         """Look at these paths again."""
         wanted = {target: path_of_target(target) for target in targets}
@@ -182,7 +186,8 @@ class Files:
         return data
 
     def _put(self, data: bytes) -> bytes:
-        name = self._blobs.put(data)
+        # Mostly digests, which do not compress.
+        name = self._blobs.put(data, packed=False)
         self._keep(name, data)
         return name
 

@@ -21,9 +21,11 @@ from takeback.core.events import Did
 from takeback.errors import CorruptionError
 from takeback.ports import Contents
 from takeback.resources.files import linux
-from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, key_of, split
-from takeback.resources.files.place import Place
+from takeback.resources.files.entry import FILE, FOLDER, RESTORABLE, Entry, Key, key_of, kind_of, split
+from takeback.resources.files.place import FILE_FLAGS, Place
 from takeback.resources.files.staging import Staging, dress, new_name, old_name
+
+SYNC_ONE_BY_ONE_MAX = 8
 
 STAGED = faults.crash_point("restore-staged")
 READY = faults.crash_point("restore-ready")
@@ -100,8 +102,8 @@ class Restorer:
         finally:
             # The staging folder goes when all else is done: while it is there, a later start knows that it is not.
             self._dress_folders(works, staging)
+            self._sync([(self._open(path), b".") for path in self._before if self._is_there(path)])
             self._close()
-        linux.syncfs(self.place.fd)
         for work in works:
             if work.did is None:
                 work.did = Did.RESTORED if work.goal is not None else Did.REMOVED
@@ -115,7 +117,7 @@ class Restorer:
                 staging.make(new_name(work.path), work.goal, self.contents)
                 work.staged = new_name(work.path)
         faults.reach(STAGED)
-        linux.syncfs(self.place.fd)
+        self._sync([(staging.fd, work.staged) for work in works if work.staged])
         staging.ready()
         faults.reach(READY)
 
@@ -235,6 +237,27 @@ class Restorer:
         if os.fstat(fd).st_mode != before.st_mode:
             os.fchmod(fd, before.st_mode & 0o7777)
         os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def _sync(self, paths: list[tuple[int, bytes]]) -> None:
+        """Make these durable: one by one if they are few, else with everything else on the file system."""
+        if len(paths) > SYNC_ONE_BY_ONE_MAX:
+            faults.reach("disk-sync")
+            linux.syncfs(self.place.fd)
+            return
+        for folder_fd, name in paths:
+            if kind_of(os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_mode) in (FILE, FOLDER):
+                fd = os.open(name, FILE_FLAGS, dir_fd=folder_fd)
+                try:
+                    faults.fsync(fd)
+                finally:
+                    os.close(fd)
+
+    def _is_there(self, path: bytes) -> bool:
+        try:
+            self._open(path)
+        except OSError:
+            return False
+        return True
 
     def _open(self, path: bytes) -> int:
         """A descriptor of a folder, kept open for the batch."""

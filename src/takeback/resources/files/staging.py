@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from blake3 import blake3
 
-from takeback import faults
 from takeback.ports import Contents
 from takeback.resources.files.entry import FIFO, FILE, LINK, Entry, kind_of
 from takeback.resources.files.place import FOLDER_FLAGS, Place
@@ -65,9 +64,8 @@ class Staging:
             os.close(fd)
 
     def ready(self) -> None:
-        """From here the swaps may begin."""
+        """From here the swaps may begin. The file system keeps the order of names, so this needs no sync."""
         os.close(os.open(READY, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self.fd))
-        faults.fsync(self.fd)
 
     def is_ready(self) -> bool:
         return READY in self.names()

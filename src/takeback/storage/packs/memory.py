@@ -18,7 +18,7 @@ class MemoryBlobs:
     def __init__(self) -> None:
         self._blobs: dict[bytes, bytes] = {}
 
-    def put(self, data: bytes | memoryview) -> bytes:
+    def put(self, data: bytes | memoryview, *, packed: bool = True) -> bytes:  # noqa: ARG002  nothing is packed
         digest = blake3(data).digest()
         self.put_named(digest, data)
         return digest

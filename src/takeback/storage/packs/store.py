@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from takeback.errors import BackendError, CorruptionError
 from takeback.ports import Finding
-from takeback.storage.packs import checks, parts, sweep
+from takeback.storage.packs import checks, parts, sweep, zstd
 from takeback.storage.packs.appender import LOG_ROWS_MAX, PACK_BYTES_MAX, Appender
 from takeback.storage.packs.blobs import Stats, Swept, lost, not_read, not_written, text_name
 from takeback.storage.packs.catalog import listing
@@ -77,17 +77,17 @@ class PackStore:
 
     # Storing
 
-    def put(self, data: bytes | memoryview) -> bytes:
+    def put(self, data: bytes | memoryview, *, packed: bool = True) -> bytes:
         digest = blake3(data).digest()
-        self.put_named(digest, data)
+        self.put_named(digest, data, packed=packed)
         return digest
 
     @_writing
-    def put_named(self, digest: bytes, data: bytes | memoryview) -> None:
+    def put_named(self, digest: bytes, data: bytes | memoryview, *, packed: bool = True) -> None:
         if not self._appender.begun:
             self._appender.begin()
         if digest not in self._appender.pending and self._view.locate(digest) is None:
-            self._appender.add(digest, data)
+            self._appender.add(digest, data, zstd.FAST if packed else zstd.RAW)
 
     @_writing
     def begin(self) -> None:

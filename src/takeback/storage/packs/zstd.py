@@ -32,7 +32,7 @@ def _zstd(data: bytes | memoryview, codec: int) -> bytes:
 def compress(data: bytes | memoryview, codec: int = FAST) -> tuple[int, bytes]:
     """The codec that was worth it, and the bytes to store."""
     size = len(data)
-    if size < _TINY_BYTES:
+    if size < _TINY_BYTES or codec == RAW:
         return RAW, bytes(data)
     if codec == FAST and size >= _PROBE_FROM_BYTES:
         if len(_zstd(data[:_PROBE_BYTES], FAST)) > _PROBE_BYTES * _PAYS_BELOW:

@@ -1,0 +1,202 @@
+"""A tree of entries as content: what is stored is what is loaded, and one change costs what lies on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from blake3 import blake3
+from hypothesis import given
+from hypothesis import strategies as st
+
+from takeback.errors import CorruptionError
+from takeback.resources.files import tree as trees
+from takeback.resources.files.entry import FIFO, FILE, FOLDER, LINK, Entry, entry_of, join, version_of
+from takeback.resources.files.tree import Folder, Row
+
+Model = dict[bytes, Entry]
+"""A tree as plain paths."""
+
+
+class Shelf:
+    """Content by its digest, and how often something new was put there."""
+
+    def __init__(self) -> None:
+        self.held: dict[bytes, bytes] = {}
+        self.new: list[bytes] = []
+
+    def put(self, data: bytes) -> bytes:
+        name = blake3(data).digest()
+        if name not in self.held:
+            self.new.append(data)
+        self.held[name] = data
+        return name
+
+    def get(self, name: bytes) -> bytes:
+        return self.held[name]
+
+
+def file(content: bytes = b"x" * 32, **fields: int) -> Entry:
+    return msgspec.structs.replace(Entry(FILE, 0o644, 0, 0, 1, 1, content), **fields)
+
+
+def folder(mode: int = 0o755) -> Entry:
+    return Entry(FOLDER, mode, 0, 0, 1, 0)
+
+
+def build(model: Model) -> Folder:
+    root = Folder(model[b""], None)
+    for path, entry in sorted(model.items()):
+        if not path:
+            continue
+        above, _, name = path.rpartition(b"/")
+        parent = root.find(above)
+        assert parent is not None
+        if entry.kind == FOLDER:
+            parent.folders[name] = Folder(entry, None)
+        else:
+            parent.files[name] = Row(entry, None)
+    return root
+
+
+def flat(root: Folder) -> Model:
+    found = {}
+    for path, here in root.walk():
+        found[path] = msgspec.structs.replace(here.entry, content=b"")
+        found.update({join(path, name): row.entry for name, row in here.files.items()})
+    return found
+
+
+# Any tree
+
+NAMES = st.binary(min_size=1, max_size=3).filter(lambda name: b"/" not in name and b"\0" not in name)
+XATTRS = st.lists(st.tuples(st.binary(min_size=1, max_size=3), st.binary(max_size=3)), max_size=2).map(tuple)
+NUMBERS = st.integers(0, 2**32)
+
+
+@st.composite
+def leaves(draw: st.DrawFn) -> Entry:
+    return Entry(
+        draw(st.sampled_from([FILE, LINK, FIFO])),
+        draw(st.integers(0, 0o7777)),
+        draw(NUMBERS),
+        draw(NUMBERS),
+        draw(st.integers(-(2**62), 2**62)),
+        draw(NUMBERS),
+        draw(st.binary(max_size=40)),
+        draw(XATTRS),
+        draw(st.binary(max_size=3)),
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    model: Model = {b"": folder(draw(st.integers(0, 0o7777)))}
+    folders = [b""]
+    for _ in range(draw(st.integers(0, 12))):
+        path = join(draw(st.sampled_from(folders)), draw(NAMES))
+        if path in model:
+            continue
+        if draw(st.booleans()):
+            model[path] = folder(draw(st.integers(0, 0o7777)))
+            folders.append(path)
+        else:
+            model[path] = draw(leaves())
+    return model
+
+
+@given(models())
+def test_what_is_stored_is_what_is_loaded(model: Model) -> None:
+    shelf = Shelf()
+    name = trees.store(build(model), shelf.put)
+    loaded = trees.load(name, shelf.get)
+    assert flat(loaded) == model
+    for path, entry in model.items():
+        found = trees.lookup(name, path, shelf.get)
+        assert found is not None
+        assert trees.same(found, entry) and (entry.kind == FOLDER or found == entry)
+    assert trees.lookup(name, b"no/such/path", shelf.get) is None
+    # Storing it again gives the same name and stores nothing.
+    shelf.new.clear()
+    assert trees.store(loaded, shelf.put) == trees.store(build(model), shelf.put) == name
+    assert shelf.new == []
+
+
+@given(models(), models())
+def test_a_diff_is_every_path_that_differs_and_no_other(before: Model, after: Model) -> None:
+    shelf = Shelf()
+    start, end = (trees.store(build(model), shelf.put) for model in (before, after))
+    told = {path: (old, new) for path, old, new in trees.diff(start, end, shelf.get)}
+    expected = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
+    assert told.keys() == expected
+    for path, (old, new) in told.items():
+        assert trees.same(old, before.get(path)) and trees.same(new, after.get(path))
+
+
+@given(leaves())
+def test_an_entry_survives_the_journal(entry: Entry) -> None:
+    version = version_of(entry)
+    data = msgspec.json.decode(msgspec.json.encode(version), type=type(version))
+    assert entry_of(data) == entry
+
+
+def test_every_blob_of_a_tree_is_reached() -> None:
+    class Whole:
+        """A file's content is one blob."""
+
+        def blobs(self, content: bytes, size: int) -> list[bytes]:
+            return [content]
+
+    shelf = Shelf()
+    model = {b"": folder(), b"d": folder(), **{b"d/%d" % n: file(b"%032d" % n) for n in range(900)}}
+    name = trees.store(build(model), shelf.put)
+    live: set[bytes] = set()
+    trees.reach(name, shelf.get, Whole(), live)  # type: ignore[arg-type]
+    assert live == shelf.held.keys() | {b"%032d" % n for n in range(900)}
+
+
+# Large folders
+
+
+def numbered(count: int) -> Model:
+    return {b"": folder(), b"big": folder(), **{b"big/file-%06d" % n: file() for n in range(count)}}
+
+
+CHANGES: dict[str, Callable[[Folder], object]] = {
+    "changed": lambda big: big.files.update({b"file-010000": Row(file(b"y" * 32), None)}),
+    "added": lambda big: big.files.update({b"file-010000x": Row(file(), None)}),
+    "added in front": lambda big: big.files.update({b"a": Row(file(), None)}),
+    "removed": lambda big: big.files.pop(b"file-010000"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_one_change_in_a_huge_folder_costs_one_piece(what: str) -> None:
+    shelf = Shelf()
+    root = build(numbered(20_000))
+    before = trees.store(root, shelf.put)
+    whole = sum(map(len, shelf.new))
+    shelf.new.clear()
+    CHANGES[what](root.dirty(b"big"))
+    after = trees.store(root, shelf.put)
+    # One piece, the list of pieces, the root, the top. A name that is itself a cut joins or parts two pieces.
+    assert len(shelf.new) <= 5
+    assert sum(map(len, shelf.new)) < whole / 20
+    differing = [path for path, _, _ in trees.diff(before, after, shelf.get)]
+    assert len(differing) == 1
+
+
+def test_a_folder_that_grows_and_shrinks_over_the_limit_reads_the_same() -> None:
+    for count in (2 * trees.PIECE_ENTRIES - 1, 2 * trees.PIECE_ENTRIES, 2 * trees.PIECE_ENTRIES + 1):
+        shelf = Shelf()
+        model = numbered(count)
+        assert flat(trees.load(trees.store(build(model), shelf.put), shelf.get)) == model
+
+
+@pytest.mark.parametrize("data", [b"", b"\x92", b"\x92\x00", b"\x92\x01\xc0", b"\x93\x00\x90", b"junk"])
+def test_a_damaged_node_is_named(data: bytes) -> None:
+    shelf = Shelf()
+    with pytest.raises(CorruptionError, match="b3:"):
+        trees.read_node(shelf.put(data), shelf.get)
