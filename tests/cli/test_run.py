@@ -55,9 +55,7 @@ def test_a_signal_without_a_name(world: Workspace) -> None:
     assert world.do("status", "--json").json["open_actions"] == []
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_passed_on(number: signal.Signals, world: Workspace) -> None:
     script = (
         f"trap 'echo caught > caught.md; exit 7' {number.name[3:]}; touch ready; while :; do sleep 0.01; done"

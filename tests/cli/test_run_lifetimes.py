@@ -17,6 +17,11 @@ from .processes import PYTHON, ended, start, wait_for, wait_for_file
 SOURCES = REPOSITORY / "src"
 
 
+def until(path: str) -> str:
+    """Shell words that wait for a file, but not for ever: a test that failed leaves nothing behind."""
+    return f"n=0; until [ -e {path} ] || [ $((n=n+1)) -gt 3000 ]; do sleep 0.01; done"
+
+
 def entries(world: Workspace) -> dict[str, dict[str, Any]]:
     """What the log says, by name; the latest of each."""
     found = world.do("log", "--json", "-n", "0").json["entries"]
@@ -57,7 +62,7 @@ def test_a_change_belongs_to_the_innermost_action(world: Workspace) -> None:
 
 def test_overlapping_changes_are_shared_and_only_both_go_back(world: Workspace, tmp_path: Path) -> None:
     world.save()
-    script = "touch ../{0}-is-here; echo {0} > {0}.md; until [ -e ../go-{0} ]; do sleep 0.01; done"
+    script = "touch ../{0}-is-here; echo {0} > {0}.md; " + until("../go-{0}")
     one = start(world, *shell(world, "one", script.format("one")))
     two = start(world, *shell(world, "two", script.format("two")))
     for name in ("one", "two"):
@@ -97,8 +102,7 @@ def test_what_a_process_left_behind_changes_is_in_doubt_and_no_drift(
     world: Workspace, tmp_path: Path
 ) -> None:
     world.save()
-    later = "until [ -e ../go ]; do sleep 0.01; done; echo late > late.md; touch ../wrote; "
-    later += "until [ -e ../end ]; do sleep 0.01; done"
+    later = f"{until('../go')}; echo late > late.md; touch ../wrote; {until('../end')}"
     done = world.agent(f"echo new > plan.md; ({later}) > /dev/null 2>&1 &", name="agent")
     assert "still running" in done.stderr
     assert entries(world)["agent"]["state"] == "background"
@@ -121,7 +125,7 @@ def test_what_a_process_left_behind_changes_is_in_doubt_and_no_drift(
 
 
 def test_status_names_what_still_runs(world: Workspace, tmp_path: Path) -> None:
-    world.agent("(until [ -e ../end ]; do sleep 0.01; done) > /dev/null 2>&1 &", name="agent")
+    world.agent(f"({until('../end')}) > /dev/null 2>&1 &", name="agent")
     said = world.do("status").stdout
     (tmp_path / "end").touch()
     assert "agent" in said and "running" in said, said
@@ -175,7 +179,7 @@ def test_killed_after_it_changed_something(looked: bool, world: Workspace, tmp_p
     world.human("own.md", "old\n")
     world.human("doubtful.md", "old\n")
     world.save()
-    script = "echo new > own.md; sleep 1.3; touch ../here; until [ -e ../go ]; do sleep 0.01; done; "
+    script = f"echo new > own.md; sleep 1.3; touch ../here; {until('../go')}; "
     script += "echo new > doubtful.md; touch ../wrote; exec sleep 60"
     pid = killed_while_working(world, script, tmp_path / "here")
     (tmp_path / "go").touch()

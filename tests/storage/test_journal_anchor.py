@@ -137,6 +137,16 @@ def test_a_missing_anchor_is_named_for_ever_and_not_laundered(path: Path, anchor
     assert check(path) == [("anchor line 1", "the anchor was lost; events up to 10 have none")]
 
 
+def test_a_new_anchor_is_whole_or_not_there(path: Path, anchor: Path) -> None:
+    anchor.unlink()
+    for point in ("disk-write", "disk-sync"):
+        with crash.at(point, disk_full), pytest.raises(BackendError, match="No space left"):
+            append(path)
+        assert not anchor.exists()
+    append(path)
+    assert check(path) == [("anchor line 1", "the anchor was lost; events up to 10 have none")]
+
+
 def test_a_journal_that_was_cut_after_its_anchor_was_lost_is_refused(path: Path, anchor: Path) -> None:
     anchor.write_text("lost 12\n")
     with pytest.raises(CorruptionError, match="events 11 to 12 are missing"):

@@ -203,6 +203,18 @@ def test_an_event_on_a_damaged_page_is_named(path: Path) -> None:
     journal.close()
 
 
+def test_a_table_that_was_dropped_is_said(path: Path) -> None:
+    filled(path, 3).close()
+    db = apsw.Connection(str(path))
+    db.execute("DROP TABLE events")
+    db.close()
+    journal = SqliteJournal(path)
+    assert [finding.place for finding in journal.check()] == ["events 1 to 3"]
+    with pytest.raises(CorruptionError, match="no such table"):
+        journal.append([CheckpointTaken()], stream="w")
+    journal.close()
+
+
 # Many
 
 

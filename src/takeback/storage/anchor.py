@@ -60,10 +60,17 @@ class Anchor:
 
     def start(self, *, lost: int) -> None:
         """Make the file. `lost` is how many records there are already, that no anchor knows any more."""
-        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        if lost:
-            faults.write_all(self._fd, b"lost %d\n" % lost)
-        faults.fsync(self._fd)
+        self.close()
+        new = self.path.with_name(f"{self.path.name}.new")
+        fd = os.open(new, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            if lost:
+                faults.write_all(fd, b"lost %d\n" % lost)
+            faults.fsync(fd)
+        finally:
+            os.close(fd)
+        # Whole or not at all: an anchor that came to be without its first line would look merely behind.
+        os.replace(new, self.path)
         sync_folder(self.path.parent)
 
     def write(self, lines: Iterable[Line]) -> None:

@@ -42,7 +42,7 @@ class InMemoryJournal:
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
         with self._lock:
             rows = self.rows[:]
-        return _read(rows, after, stream)
+        return _read(rows, max(0, after), stream)
 
     def get(self, seq: int) -> Record | None:
         with self._lock:

@@ -83,7 +83,7 @@ class SqliteJournal:
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
         with _Using(self) as db:
             end = sqlite_rows.head(db, stream).count
-            start = after if stream is None else sqlite_rows.count_at(db, stream, after)
+            start = max(0, after) if stream is None else sqlite_rows.count_at(db, stream, after)
         return self._records(start, end, stream)
 
     def get(self, seq: int) -> Record | None:
@@ -195,10 +195,8 @@ class SqliteJournal:
         try:
             return self.anchor.read()
         except FileNotFoundError:
-            lost = Finding(
-                "anchor", f"{self.anchor.path} is missing: the events are held by their chain alone"
-            )
-            return {}, [lost] if self.head().count else []
+            what = f"{self.anchor.path} is missing: the events are held by their chain alone"
+            return {}, [Finding("anchor", what)] if self._last_readable() else []
         except OSError as error:
             raise unusable(self.anchor.path, error) from error
 

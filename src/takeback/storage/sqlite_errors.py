@@ -37,7 +37,7 @@ def explain(error: apsw.Error, path: Path) -> TakebackError:
                 f"{path} is not a journal of Takeback: {error}. Nothing was changed",
                 hint="move it away, or restore it from a backup",
             )
-        case apsw.CorruptError() | apsw.SQLError():
+        case apsw.CorruptError() | apsw.SQLError() | apsw.ConstraintError():
             return CorruptionError(
                 f"{path} is damaged: {error}. Nothing was recorded",
                 hint="`takeback verify` shows what is damaged; restore the file from a backup",

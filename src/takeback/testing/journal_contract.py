@@ -152,8 +152,8 @@ class JournalContract:
     def test_read_gives_what_comes_after(self, journal: Journal) -> None:
         fill(journal, 30)
         everything = list(journal.read())
-        for after in (0, 1, 15, 29, 30, 99):
-            assert list(journal.read(after=after)) == everything[after:]
+        for after in (-1, 0, 1, 15, 29, 30, 99):
+            assert list(journal.read(after=after)) == everything[max(0, after) :]
 
     def test_read_gives_one_stream(self, journal: Journal) -> None:
         fill(journal, 40)
