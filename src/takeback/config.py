@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import platformdirs
@@ -12,6 +13,9 @@ import platformdirs
 from takeback.errors import UsageError
 
 FILE = "takeback.toml"
+
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,9 +27,9 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """How much is kept. Zero means no limit."""
 
-    quota_bytes: int = 20 * 2**30
-    keep_days: int = 30
-    keep_checkpoints: int = 10_000
+    quota_bytes: Count = 20 * 2**30
+    keep_days: Count = 30
+    keep_checkpoints: Count = 10_000
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,13 +63,13 @@ def parse_config(text: str, path: Path) -> Config:
 def state_home() -> Path:
     """Where all state is kept: $TAKEBACK_HOME, else the platform's folder for it."""
     if named := os.environ.get("TAKEBACK_HOME"):
-        return Path(os.path.abspath(named))
+        return Path(os.path.realpath(named))
     return platformdirs.user_state_path("takeback")
 
 
 def home_folder() -> Path:
     """The user's own home folder, which is not protected as a whole by accident."""
-    return Path(os.path.expanduser("~"))
+    return Path(os.path.realpath(os.path.expanduser("~")))
 
 
 def parent_action() -> str:
@@ -85,4 +89,4 @@ def actor() -> str:
 
 def wants_colour() -> bool:
     """Whether the terminal may be painted."""
-    return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -34,9 +34,14 @@ def open_workspace(
             hint="Takeback runs on Linux; elsewhere use a container or a virtual machine",
         )
     path = _directory(root)
-    registry = Registry(home or config.state_home())
+    registry = Registry(Path(os.path.realpath(home)) if home else config.state_home())
     if not allow_home and not registry.knows(path):
         refuse_too_wide(path)
+    if path.is_relative_to(registry.home):
+        raise UsageError(
+            f"{path} is where Takeback keeps its own state; nothing was recorded",
+            hint="set TAKEBACK_HOME to a folder outside the workspace",
+        )
     state = registry.create(path)
     workspace = Workspace(path, state, SqliteJournal(state / JOURNAL), watching=watching, progress=progress)
     if not workspace.journal.head().count:
@@ -59,7 +64,7 @@ def find_workspace(
 def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:
     """The nearest protected workspace, else the nearest takeback.toml, else `.git`, else the directory itself."""
     path = _directory(start)
-    if nearest := registry.nearest(path):
+    if nearest := registry.nearest(path) or registry.nearest_moved(path):
         return nearest
     for name in (config.FILE, ".git"):
         for folder in (path, *path.parents):

@@ -303,8 +303,8 @@ class Workspace:
     def drift(self) -> list[Change]:
         """What changed since the last record, and belongs to no action yet."""
         with self.lock.held():
-            marks = self.tracker.marks()
-            return self.tracker.since_last(marks)
+            self.ledger.refresh()
+            return self.tracker.since_last(self.tracker.marks())
 
     def gc(self) -> Pruned:
         """Let go of content that the limits do not keep."""

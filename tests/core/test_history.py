@@ -123,4 +123,5 @@ def test_a_history_is_the_fold_of_its_records() -> None:
     story = Story()
     records = [story.tell(e.CheckpointTaken("one")), story.tell(e.CheckpointTaken("two"))]
     assert list(History.of(records).checkpoints) == ["c1", "c2"]
+    assert repr(History.of(records).checkpoints["c2"]) == "<Checkpoint c2 'two'>"
     assert History.of(records).streams == {"w": 2}

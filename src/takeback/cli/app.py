@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
@@ -42,6 +42,13 @@ Exit codes:
   4  something outside failed
   5  stored data is corrupt
   6  incomplete or unverified; the report says what remains"""
+
+
+class Output(NamedTuple):
+    """Where an error goes. With `run`, standard output belongs to the command."""
+
+    json: bool
+    to_stderr: bool
 
 
 class LazyGroup(click.Group):
@@ -79,33 +86,35 @@ def app(ctx: click.Context, directory: str | None) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
+    own = words[: words.index("--")] if "--" in words else words
+    output = Output("--json" in own, to_stderr="run" in own)
     try:
         code = app.main(words, prog_name="takeback", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.UsageError as error:
         context = f"`{error.ctx.command_path} --help` shows the usage" if error.ctx else ""
-        code = _fail("usage", error.format_message(), context, 2, as_json)
+        code = _fail("usage", error.format_message(), context, 2, output)
     except TakebackError as error:
-        code = _fail(error.code, error.message, error.hint, error.exit_code, as_json)
+        code = _fail(error.code, error.message, error.hint, error.exit_code, output)
     except BrokenPipeError:
         # The reader went away (`takeback log | head`). Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except (KeyboardInterrupt, click.Abort):
-        code = _fail("interrupted", "Interrupted; the next command finds out what was done", "", 130, as_json)
+        code = _fail("interrupted", "Interrupted; the next command finds out what was done", "", 130, output)
     except Exception as error:  # noqa: BLE001  whatever it is, nobody wants a traceback
-        code = _fail_unexpectedly(error, as_json)
+        code = _fail_unexpectedly(error, output)
     sys.exit(code)
 
 
-def _fail(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> int:
-    if as_json:
+def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) -> int:
+    if output.json:
         import msgspec
 
         body: dict[str, Any] = {"error": {"code": code, "message": message, "hint": hint}}
-        click.echo(msgspec.json.encode(body).decode())
+        click.echo(msgspec.json.encode(body).decode(), err=output.to_stderr)
     else:
         click.echo(f"takeback: {message}", err=True)
         if hint:
@@ -113,7 +122,7 @@ def _fail(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> 
     return exit_code
 
 
-def _fail_unexpectedly(error: Exception, as_json: bool) -> int:
+def _fail_unexpectedly(error: Exception, output: Output) -> int:
     """A mistake of ours: the user gets one sentence, the traceback goes where a report can quote it."""
     if config.debugging():
         raise error
@@ -129,4 +138,4 @@ def _fail_unexpectedly(error: Exception, as_json: bool) -> int:
     except OSError:
         # Nowhere to write: the hint then says how to see it.
         pass
-    return _fail("bug", f"this is a mistake in Takeback: {error!r}", where, 4, as_json)
+    return _fail("bug", f"this is a mistake in Takeback: {error!r}", where, 4, output)

@@ -8,6 +8,7 @@ from takeback.cli.session import iso, shortened
 from takeback.core.change import Change
 from takeback.core.history import Action
 from takeback.engine.diff import verb
+from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child
 from takeback.workspace import Workspace
 
@@ -32,7 +33,7 @@ def summary_lines(
     return lines
 
 
-def summary_data(workspace: Workspace, action: Action, child: Child) -> str:
+def summary_data(workspace: Workspace, action: Action, child: Child, report: RollbackReport | None) -> str:
     body = {
         "action": action.id,
         "run": action.stream,
@@ -41,6 +42,7 @@ def summary_data(workspace: Workspace, action: Action, child: Child) -> str:
         "at": iso(action.began_us),
         "changes": len({change.target for change in action.changes}),
         "background": workspace.tracker.living(action.id),
+        "undo": report.data() if report else None,
     }
     return msgspec.json.encode(body).decode()
 

@@ -28,10 +28,10 @@ class Session(msgspec.Struct):
 
     def workspace(self) -> Workspace:
         """The protected workspace that is meant, or an error that says how to protect it."""
-        found = find_workspace(self.directory, progress=Progress())
+        found = find_workspace(".", progress=Progress())
         if found is None:
             raise UsageError(
-                f"{os.path.realpath(self.directory)} is not protected yet, so nothing is recorded",
+                f"{os.getcwd()} is not protected yet, so nothing is recorded",
                 hint="`takeback init` begins; so does `takeback run -- COMMAND`",
             )
         self.opened.append(found)
@@ -39,7 +39,7 @@ class Session(msgspec.Struct):
 
     def protect(self, *, allow_home: bool = False) -> Workspace:
         """The workspace that is meant; one that is not protected yet is from now on."""
-        root = find_root(self.directory, Registry(config.state_home()))
+        root = find_root(".", Registry(config.state_home()))
         workspace = open_workspace(root, watching=False, progress=Progress(), allow_home=allow_home)
         self.opened.append(workspace)
         return workspace
@@ -76,13 +76,24 @@ class TakebackCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         session: Session = ctx.obj
         directory = ctx.params.pop("directory")
-        session.directory = directory or session.directory
+        _enter(directory or session.directory)
         session.json = ctx.params.pop("json")
         try:
             return super().invoke(ctx)
         finally:
             for note in [note for workspace in session.opened for note in workspace.notices]:
                 click.echo(f"takeback: {note}", err=True)
+
+
+def _enter(directory: str) -> None:
+    """Work there, so that every path is meant from there."""
+    try:
+        if directory != ".":
+            os.chdir(directory)
+    except OSError as error:
+        raise UsageError(
+            f"{directory}: {error.strerror}; nothing was done", hint="name a folder with -C"
+        ) from error
 
 
 def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:

@@ -88,6 +88,9 @@ class Checkpoint(msgspec.Struct):
     at_us: int
     taken: e.CheckpointTaken
 
+    def __repr__(self) -> str:
+        return f"<Checkpoint {self.id} {self.taken.message!r}>"
+
 
 class Breach(msgspec.Struct, frozen=True):
     """An event that the life of its subject does not allow."""

@@ -6,7 +6,7 @@ The journal is never cut. What goes is the content of old marks: older than `kee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import msgspec
@@ -55,7 +55,7 @@ class Pruned(msgspec.Struct, frozen=True):
 
 def prune(records: Iterable[Record], keeper: Keeper, store: Store, limits: Limits, now_us: int) -> Pruned:
     """Let go of what the limits do not keep. Under the lock."""
-    marks = list(_marks(records))
+    marks = _marks(records)
     kept = _within(marks, limits, now_us)
     before = store.size_bytes()
     _sweep(keeper, store, kept)
@@ -70,14 +70,15 @@ def _sweep(keeper: Keeper, store: Store, kept: list[Dated]) -> None:
     store.sweep(keeper.blobs(mark for _, mark in kept), thorough=True)
 
 
-def _marks(records: Iterable[Record]) -> Iterator[Dated]:
-    """Every different mark of the files, with its time."""
-    last = ""
+def _marks(records: Iterable[Record]) -> list[Dated]:
+    """Every different state of the files, with the time at which it was last seen; in that order."""
+    seen: dict[str, Dated] = {}
     for record in records:
         for mark in getattr(record.event, "marks", ()):
-            if mark.resource == "files" and mark.state != last:
-                last = mark.state
-                yield record.at_us, mark
+            if mark.resource == "files":
+                seen.pop(mark.state, None)
+                seen[mark.state] = (record.at_us, mark)
+    return list(seen.values())
 
 
 def _within(marks: list[Dated], limits: Limits, now_us: int) -> list[Dated]:

@@ -99,6 +99,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
             "of": list(self.of),
             "verdict": self.verdict.value,
             "preview": self.preview,
+            "finished_earlier": self.finished_earlier,
             "items": [item.data() for item in self.items],
         }
 

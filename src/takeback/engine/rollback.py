@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -30,6 +31,7 @@ from takeback.errors import ConflictError, RunBusy, UsageError
 from takeback.ports import Swap, Swapped
 
 BUSY_WAIT_S = 10.0
+BUSY_POLL_S = 0.05
 
 PLANNED = faults.crash_point("rollback-planned")
 RECORDED = faults.crash_point("rollback-recorded")
@@ -61,8 +63,8 @@ class Rollbacks:
             raise UsageError(
                 "ids and --to exclude each other", hint="name what to take back, or a checkpoint"
             )
-        with self.tracker.lock.held():
-            if finished := self._present():
+        with self._quiet() as finished:
+            if finished:
                 return finished
             history = self.ledger.history
             if to:
@@ -76,8 +78,8 @@ class Rollbacks:
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""
-        with self.tracker.lock.held():
-            if finished := self._present():
+        with self._quiet() as finished:
+            if finished:
                 return finished
             chosen = select.last_rollback(self.ledger.history)
             return self._take_back(chosen, e.RollbackKind.REDO, on_conflict, preview=preview)
@@ -86,8 +88,8 @@ class Rollbacks:
         self, checkpoint: str, *, wanted: Filter = any_target, preview: bool = False
     ) -> RollbackReport:
         """Make the world equal to a checkpoint, whoever changed it."""
-        with self.tracker.lock.held():
-            if finished := self._present():
+        with self._quiet() as finished:
+            if finished:
                 return finished
             found = self.ledger.history.checkpoints.get(checkpoint)
             if found is None:
@@ -110,27 +112,32 @@ class Rollbacks:
 
     # Before
 
-    def _present(self) -> RollbackReport | None:
-        """Bring the record up to date with the world. Finishing an interrupted rollback is all that is done."""
-        self.ledger.refresh()
-        if finished := self.finish():
-            return finished
-        settle(self.tracker)
-        self._wait_for_open_actions()
-        self.tracker.observe()
-        return None
+    @contextmanager
+    def _quiet(self) -> Iterator[RollbackReport | None]:
+        """Hold the lock while nothing runs, with the record up to date with the world.
 
-    def _wait_for_open_actions(self) -> None:
+        Gives the report of an interrupted rollback if there was one: finishing it is then all that is done.
+        """
         deadline = time.monotonic() + BUSY_WAIT_S
-        while busy := self.ledger.history.open_actions():
+        while True:
+            with self.tracker.lock.held():
+                self.ledger.refresh()
+                finished = self.finish()
+                settle(self.tracker)
+                busy = self.ledger.history.open_actions()
+                if finished or not busy:
+                    if not finished:
+                        self.tracker.observe()
+                    yield finished
+                    return
             mine = any(_pid(action) == os.getpid() for action in busy)
             if mine or time.monotonic() > deadline:
                 raise RunBusy(
                     f"{busy[0].id} ({busy[0].name}) is still running; nothing was taken back",
                     hint="wait for it to end, or stop it, and try again",
                 )
-            time.sleep(0.05)
-            self.ledger.refresh()
+            # Not under the lock: the action needs it to end.
+            time.sleep(BUSY_POLL_S)
 
     def _refuse_open(self, chosen: Selection) -> None:
         """While its processes live, an action would go on writing over what was put back."""
@@ -243,7 +250,8 @@ class Rollbacks:
             for c in began.swaps
             if not swapped[c.target].now.alike(c.before) and swapped[c.target].did is not e.Did.CONFLICT
         )
-        marks = self._meanwhile(began)
+        marks, unseen = self._meanwhile(began)
+        items = (*items, *unseen)
         self.ledger.append([e.RollbackEnded(id, items, changes, marks)])
         self.ledger.journal.sync()
         faults.reach(ENDED)
@@ -255,14 +263,20 @@ class Rollbacks:
         kind = began.kind.value
         return RollbackReport(id, kind, began.of, judge(items), shown, finished_earlier=finished_earlier)
 
-    def _meanwhile(self, began: e.RollbackBegan) -> tuple[e.Mark, ...]:
-        """Look at the world after the swaps. What else changed while they ran is somebody else's."""
+    def _meanwhile(self, began: e.RollbackBegan) -> tuple[tuple[e.Mark, ...], list[e.Item]]:
+        """Look at the world after the swaps. What else changed while they ran is somebody else's.
+
+        But what comes to light below something that was put back had been out of sight: it may be the agent's.
+        """
         marks = self.tracker.marks()
         ours = {change.target for change in began.swaps}
         others = tuple(change for change in self.tracker.since_last(marks) if change.target not in ours)
         if others:
             self.ledger.append([e.DriftSeen(others)])
-        return marks
+        above = tuple(f"{target.name}/" for target in ours)
+        why = "it was out of sight when the action was recorded, and is not as it was last known"
+        hidden = [c.target for c in others if c.target.name.startswith(above)]
+        return marks, [e.Item(target, e.Did.UNVERIFIABLE, why=why) for target in hidden]
 
 
 def _pid(action: Action) -> int:

@@ -27,12 +27,12 @@ class Child(msgspec.Struct):
     started: bool = True
 
 
-def run_child(words: Sequence[str], *, token: str, folder: str, show_life: Callable[[], None]) -> Child:
+def run_child(words: Sequence[str], *, token: str, show_life: Callable[[], None]) -> Child:
     """Run a command with our terminal, signals and exit code passed through."""
     show_life()
     environment = {**os.environ, VARIABLE: token}
     try:
-        process = subprocess.Popen(list(words), env=environment, cwd=folder)
+        process = subprocess.Popen(list(words), env=environment)
     except FileNotFoundError:
         return Child(127, f"{words[0]}: command not found", started=False)
     except PermissionError:
@@ -44,8 +44,14 @@ def run_child(words: Sequence[str], *, token: str, folder: str, show_life: Calla
     code = process.returncode
     if code >= 0:
         return Child(code)
-    name = signal.Signals(-code).name
-    return Child(128 - code, f"ended by {name}")
+    return Child(128 - code, f"ended by {_signal_name(-code)}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None]) -> None:

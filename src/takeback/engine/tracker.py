@@ -87,8 +87,8 @@ class Tracker:
 
     def _seen_during(self, owners: list[Action], changes: list[Change], marks: tuple[e.Mark, ...]) -> None:
         first, *others = owners
-        # Beside processes that outlived their command a human may be working too.
-        in_doubt = all(owner.life is Life.BACKGROUND for owner in owners)
+        # Beside processes that outlived their command, or their guard, a human may be working too.
+        in_doubt = all(owner.life is Life.BACKGROUND or not is_guarded(owner) for owner in owners)
         seen = e.ChangesSeen(first.id, shared(changes, others, in_doubt=in_doubt), marks)
         self.ledger.append([seen], first.stream)
 
@@ -183,6 +183,11 @@ class Tracker:
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""
         return f"{self.alive.parent.name}:{action_id}"
+
+
+def is_guarded(action: Action) -> bool:
+    """Whether the process that records the action still lives."""
+    return processes.is_alive(getattr(action.began, "process", None))
 
 
 def shared(

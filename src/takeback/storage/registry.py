@@ -3,8 +3,8 @@
     <home>/workspaces/<name>-<12 hex of the path's digest>/workspace.json
 
 The folder's name follows from the workspace's path, so that finding it costs one look. `workspace.json` also
-notes which directory that was (device and inode), so that a moved workspace is recognised and not taken for a
-new one. Nothing is ever written into the workspace itself.
+notes which directory that was, by what the file system calls it, so that a moved workspace is recognised and not
+taken for a new one. Nothing is ever written into the workspace itself.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import msgspec
 from blake3 import blake3
 
 from takeback.core.codec import path_of, text_of
-from takeback.errors import BackendError, ConflictError, CorruptionError, FormatTooNew, UsageError
+from takeback.errors import BackendError, ConflictError, CorruptionError, FormatTooNew
 from takeback.faults import fsync, write_all
+from takeback.storage.identity import identity
 from takeback.storage.private import private_folder
 
 CARD = "workspace.json"
@@ -31,8 +32,7 @@ class Card(msgspec.Struct, frozen=True):
 
     format: int
     root: str
-    device: int
-    inode: int
+    identity: str = ""
 
     @property
     def path(self) -> Path:
@@ -83,12 +83,18 @@ class Registry:
         return state
 
     def moved(self, root: Path) -> Path | None:
-        """The path under which this directory was protected before, if nothing is there any more."""
-        here = root.stat()
+        """The path under which this very directory was protected before, if it is not there any more."""
+        here = identity(root)
         for _, card in self.cards():
-            if (card.device, card.inode) == (here.st_dev, here.st_ino) and not card.path.exists():
+            if here and card.identity == here and identity(card.path) != here:
                 return card.path
         return None
+
+    def nearest_moved(self, start: Path) -> Path | None:
+        """The closest directory at or above a path that was protected under another path."""
+        if not self.folder.exists():
+            return None
+        return next((folder for folder in (start, *start.parents) if self.moved(folder)), None)
 
     def nearest(self, start: Path) -> Path | None:
         """The closest protected workspace at or above a path."""
@@ -109,7 +115,7 @@ class Registry:
             if (state / CARD).exists():
                 try:
                     yield state, read_card(state)
-                except CorruptionError:
+                except (CorruptionError, FormatTooNew):
                     continue
 
 
@@ -134,11 +140,7 @@ def read_card(state: Path) -> Card:
 
 def write_card(state: Path, root: Path) -> None:
     """Note which directory this is, atomically."""
-    try:
-        here = root.stat()
-    except OSError as error:
-        raise UsageError(f"{root} is not there: {error.strerror}") from error
-    card = Card(CARD_FORMAT, text_of(os.fsencode(root)), here.st_dev, here.st_ino)
+    card = Card(CARD_FORMAT, text_of(os.fsencode(root)), identity(root))
     target, temporary = state / CARD, state / f"{CARD}.new"
     if target.exists() and read_card(state) == card:
         return

@@ -11,7 +11,14 @@ from takeback.core.history import Action, Checkpoint, History
 
 
 @click.command("log", cls=TakebackCommand)
-@click.option("-n", "--limit", default=20, show_default=True, help="How many entries, 0 for all")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="How many entries, 0 for all",
+)
 @click.pass_obj
 def command(session: Session, limit: int) -> None:
     """List what happened, latest first"""

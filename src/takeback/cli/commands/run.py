@@ -14,6 +14,7 @@ from takeback.cli.session import Session, TakebackCommand, plural, sized
 from takeback.core.events import Outcome
 from takeback.core.redact import redact
 from takeback.engine import recovery
+from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import run_child
 from takeback.errors import ConflictError, RollbackIncomplete, TakebackError
 from takeback.workspace import Workspace
@@ -61,7 +62,8 @@ def command(
 
 def _first_time(workspace: Workspace) -> None:
     began = time.monotonic()
-    workspace.files.mark()
+    with workspace.lock.held():
+        workspace.files.mark()
     files, size = workspace.files.counted()
     seconds = time.monotonic() - began
     click.echo(
@@ -78,33 +80,31 @@ def _supervise(
     child = run_child(
         words,
         token=tracker.token(id),
-        folder=session.directory,
         show_life=lambda: recovery.show_life(tracker, id),
     )
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
     lives_on = bool(tracker.living(id))
     action = tracker.end(id, outcome, exit_code=child.code, why=child.why, lives_on=lives_on)
     recovery.end_life(tracker, id)
-    failed = child.code != 0
+    report = _take_back(workspace, id) if undo and child.code and action.changes else None
     if session.json:
-        click.echo(summary_data(workspace, action, child), err=True)
+        click.echo(summary_data(workspace, action, child, report), err=True)
     elif not child.started:
         click.echo(f"takeback: {child.why}", err=True)
     else:
-        for line in summary_lines(workspace, action, child, called, undoing=failed and undo):
+        for line in summary_lines(workspace, action, child, called, undoing=report is not None):
             click.echo(line, err=True)
-    if failed and undo and action.changes:
-        _take_back(session, workspace, id)
+        if report is not None:
+            print_report(Session(to_stderr=True), workspace.history, report)
     return child.code
 
 
-def _take_back(session: Session, workspace: Workspace, id: str) -> None:
+def _take_back(workspace: Workspace, id: str) -> RollbackReport:
+    """Undo what the failed command did. A conflict changes nothing, and its report says so."""
     try:
-        report = workspace.undo(id)
-    except RollbackIncomplete as error:
-        report = error.report
-    except ConflictError as error:
-        click.echo(f"takeback: {error}", err=True)
-        return
-    quiet = Session(session.directory, json=False, to_stderr=True)
-    print_report(quiet, workspace.history, report)
+        return workspace.undo(id)
+    except (ConflictError, RollbackIncomplete) as error:
+        if error.report is None:
+            raise
+        report: RollbackReport = error.report
+        return report

@@ -20,9 +20,9 @@ from takeback.workspace import Workspace
 @click.pass_obj
 def command(session: Session) -> None:
     """Show how things stand"""
-    workspace = find_workspace(session.directory)
+    workspace = find_workspace(".")
     if workspace is None:
-        root = os.path.realpath(session.directory)
+        root = os.getcwd()
         if session.json:
             return session.data({"protected": False, "root": root})
         session.line(f"{root} is not protected yet.")
@@ -56,6 +56,7 @@ def _data(history: History) -> dict[str, object]:
             {"target": str(item.target), "did": item.did.value, "why": item.why}
             for item in (_remaining(history) or (None, []))[1]
         ],
+        "background": [action.id for action in history.open_actions(Life.BACKGROUND)],
         "open_actions": [action.id for action in history.open_actions()],
         "runs": [run_data(run) for run in _unfinished(history)],
     }
@@ -82,6 +83,8 @@ def _lines(root: str, history: History) -> list[str]:
         lines.append(
             f"Action {action.id} has no recorded end: {what(history, action)}, {ago(action.began_us)}"
         )
+    for action in history.open_actions(Life.BACKGROUND):
+        lines.append(f"Action {action.id} has ended, but processes that it started live on: {action.name}")
     return lines
 
 

@@ -19,6 +19,7 @@ from takeback.resources.files.entry import (
     OPAQUE,
     RESTORABLE,
     Entry,
+    Key,
     join,
     key_of,
     kind_of,
@@ -69,8 +70,8 @@ class Capture:
         self.excluded = excluded
         self.watcher = watcher
         self.progress = progress
-        self.stated: list[str] = []
-        self.looked_at: set[str] = set()
+        self.stated: dict[bytes, str] = {}
+        self.looked_at: set[bytes] = set()
         self.jobs: list[Job] = []
         self.began_ns = time.time_ns()
 
@@ -135,6 +136,7 @@ class Capture:
 
     def _describe(self, folder: Folder, path: bytes, fd: int) -> None:
         """The folder's own entry."""
+        self.looked_at.add(path)
         found = os.fstat(fd)
         if found.st_dev != self.place.device:
             self._state("is on another file system: recorded, but cannot be put back", path)
@@ -145,7 +147,7 @@ class Capture:
         """One name in an open folder. Without `enter`, a new folder is noted and entered by the caller."""
         if self.excluded(path):
             return
-        self.looked_at.add(text_of(path))
+        self.looked_at.add(path)
         try:
             self._look_closer(folder, path, fd, enter=enter)
         except OSError as error:
@@ -292,16 +294,7 @@ class Capture:
         except OSError:
             return None
         key, known = key_of(found), job.known
-        if (
-            known
-            and known.key
-            and (key.ino, key.size, key.mtime_ns)
-            == (
-                known.key.ino,
-                known.key.size,
-                known.key.mtime_ns,
-            )
-        ):
+        if known and known.entry.kind == FILE and known.key and _same_file(key, known.key):
             entry = _entry(found, known.entry.content, known.entry.xattrs)
             return Row(entry, key, racy=True)
         opaque = _entry(found, f"{key.ino}:{key.size}:{key.mtime_ns}".encode())
@@ -324,7 +317,12 @@ class Capture:
 
     def _state(self, what: str, path: bytes, error: OSError | None = None) -> None:
         why = f" ({error.strerror})" if error else ""
-        self.stated.append(f"{text_of(path)} {what}{why}")
+        self.stated[path] = f"{text_of(path) or '.'} {what}{why}"
+
+
+def _same_file(key: Key, known: Key) -> bool:
+    """The same bytes, as far as can be told without reading them."""
+    return (key.ino, key.size, key.mtime_ns) == (known.ino, known.size, known.mtime_ns)
 
 
 def _entry(

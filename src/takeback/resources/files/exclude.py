@@ -23,7 +23,7 @@ def excluder(patterns: Iterable[str], hidden: Iterable[bytes] = ()) -> Callable[
 
 def _expression(pattern: str) -> bytes:
     text = os.fsencode(pattern.strip("/"))
-    start = b"" if b"/" in text else rb"(?:.*/)?"
+    start = b"" if "/" in pattern.rstrip("/") else rb"(?:.*/)?"
     body = b"".join(_TOKENS.get(token, re.escape(token)) for token in re.split(rb"(\*\*/|\*\*|\*|\?)", text))
     return start + body + rb"(/.*)?"
 

@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from takeback.resources.files.tree import Folder
 
-MAGIC = b"takeback index 2\n"
+MAGIC = b"takeback index 3\n"
 
 
 class Index(msgspec.Struct, array_like=True):
@@ -22,7 +22,7 @@ class Index(msgspec.Struct, array_like=True):
     tree: bytes
     root: Folder
     generation: int
-    stated: tuple[str, ...] = ()
+    stated: dict[bytes, str] = {}
 
 
 _decoder = msgspec.msgpack.Decoder(Index)

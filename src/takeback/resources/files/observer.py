@@ -44,7 +44,7 @@ class Observer:
     ) -> None:
         self.place = place
         self.tree = b""
-        self.stated: tuple[str, ...] = ()
+        self._stated: dict[bytes, str] = {}
         self.linked: set[bytes] = set()
         self._cache = cache
         self._capture = capture
@@ -66,6 +66,13 @@ class Observer:
             self.look()
         assert self._root is not None
         return self._root
+
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """What is not covered, in words."""
+        texts = sorted(self._stated.values())
+        more = len(texts) - STATED_MAX
+        return (*texts[:STATED_MAX], f"and {more:,} more paths") if more > 0 else tuple(texts)
 
     def key(self, path: bytes) -> Key | None:
         row = row_in(self.known, path)
@@ -113,7 +120,7 @@ class Observer:
     def remember(self) -> None:
         """Keep what is known for the next process."""
         if self._root is not None and self.tree:
-            save_index(self._cache, Index(self.tree, self._root, self._trusted, self.stated))
+            save_index(self._cache, Index(self.tree, self._root, self._trusted, self._stated))
 
     def close(self) -> None:
         self._stop_watching()
@@ -123,7 +130,7 @@ class Observer:
         """Look at everything anew next time."""
         self._stop_watching()
         self._root, self.tree, self._since, self._before = None, b"", b"", {}
-        self.linked, self.stated = set(), ()
+        self.linked, self._stated = set(), {}
         self._trusted = self._generation()
 
     def _first_look(self) -> str:
@@ -139,7 +146,7 @@ class Observer:
         index = load_index(self._cache)
         if index is None or index.generation != self._trusted or not self._has(index.tree):
             return False
-        self.tree, self._root, self.stated = index.tree, index.root, index.stated
+        self.tree, self._root, self._stated = index.tree, index.root, index.stated
         self._since, self._before = index.tree, {}
         self.linked = all_linked(index.root)
         return True
@@ -156,8 +163,9 @@ class Observer:
     def _finish(self, capture: Capture, edits: Edits) -> None:
         self.linked = edits.group_links(self.linked | edits.linked)
         # What was said of a path that has been looked at again is said anew, or holds no more.
-        old = (text for text in self.stated if text.split(" ")[0] not in capture.looked_at)
-        self.stated = (*old, *capture.stated)[-STATED_MAX:]
+        for path in capture.looked_at:
+            self._stated.pop(path, None)
+        self._stated.update(capture.stated)
         self.tree = trees.store(self.known, self._put)
 
     # The watcher
@@ -195,7 +203,7 @@ class Observer:
     def _distrust(self, why: str) -> None:
         """Scan from now on, and say so in every mark."""
         self._watching = False
-        self.stated = (*self.stated, f"(the watcher is not used: {why})")
+        self._stated[b"/"] = f"the watcher is not used: {why}"
 
     def _audit(self, watcher: Watcher) -> str:
         """Look at everything although the watcher says that it knows. What it missed, it may miss again."""

@@ -13,7 +13,7 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.errors import BackendError, CorruptionError
+from takeback.errors import BackendError, ConflictError, CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files.capture import Capture, Progress
@@ -65,6 +65,7 @@ class Files:
         self._blobs = blobs
         self._contents = contents
         self._stated = tuple(stated)
+        self._excluded = excluded
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
         self._observer = Observer(
             place,
@@ -165,8 +166,17 @@ class Files:
         start, end = tree_of(since.state), tree_of(until.state)
         found = self._observer.between(start, end)
         if found is None:
+            self._require(start, end)
             found = trees.diff(start, end, self._get)
         return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
+
+    def _require(self, *wanted: bytes) -> None:
+        """What retention has removed is said before it is needed."""
+        if not all(map(self._blobs.has, wanted)):
+            raise ConflictError(
+                "the files of that moment are no longer kept; nothing was changed",
+                hint="the limits in takeback.toml say how long content is kept",
+            )
 
     def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
         """Every blob that these marks need, nodes and contents."""
@@ -176,7 +186,11 @@ class Files:
         return live
 
     def text(self, version: Version) -> bytes | None:
-        return file_text(self._contents, version)
+        try:
+            return file_text(self._contents, version)
+        except CorruptionError:
+            # Pruned or damaged: there is nothing to show. `verify --deep` tells which.
+            return None
 
     def _get(self, name: bytes) -> bytes:
         data = self._nodes.get(name)
@@ -202,7 +216,11 @@ class Files:
         return merge_files(self._contents, mine, base, goal)
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
-        return foresee(self._observer.known, swaps, kept, self._blobs)
+        found = dict(foresee(self._observer.known, swaps, kept, self._blobs))
+        for swap in swaps:
+            if self._excluded(path_of_target(swap.target)):
+                found[swap.target] = (Do.CONFLICT, "it is excluded now, so it is not looked at any more")
+        return found
 
     def swap(self, swaps: Sequence[Swap], rollback: str) -> Sequence[Swapped]:
         rescued = rescue(self._place, rollback, swaps, self._contents)

@@ -91,8 +91,9 @@ class Restorer:
         for work in works:
             if work.goal is not None and work.goal.kind not in RESTORABLE:
                 work.fail("it was a socket, a device or unreadable, which cannot be made again")
-        self._touch(b"")
-        staging = Staging(self.place, self.rollback)
+        staging = self._make_staging(works)
+        if staging is None:
+            return
         try:
             self._stage(staging, works)
             self._remove(staging, works)
@@ -107,6 +108,17 @@ class Restorer:
         for work in works:
             if work.did is None:
                 work.did = Did.RESTORED if work.goal is not None else Did.REMOVED
+
+    def _make_staging(self, works: list[Work]) -> Staging | None:
+        made: list[Staging] = []
+        try:
+            self._retry_closed(b"", lambda _fd: made.append(Staging(self.place, self.rollback)))
+        except OSError as error:
+            for work in _open(works):
+                work.fail(f"nothing can be written in the workspace's folder: {error.strerror}")
+            self._close()
+            return None
+        return made[0]
 
     def _stage(self, staging: Staging, works: list[Work]) -> None:
         choose_links(works, self.standing)

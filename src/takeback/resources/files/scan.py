@@ -37,7 +37,8 @@ def scan(place: Place, root: Folder) -> Dirty:
     dirty = _look(place, shares[0])
     theirs = _collect(reader, child)
     # If the second process could not finish, this one does its share too.
-    dirty.update(theirs if theirs is not None else _look(place, shares[1]))
+    for path, names in (theirs if theirs is not None else _look(place, shares[1])).items():
+        dirty[path].update(names)
     return dirty
 
 
