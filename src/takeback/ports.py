@@ -174,6 +174,9 @@ class Resource(Protocol):
     def settled(self, mark: Mark) -> None:
         """This mark has been recorded, so the next changes will be asked from it. A hint, for speed."""
 
+    def keeps(self, mark: Mark) -> bool:
+        """Whether what this mark needs is still kept."""
+
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
         """How the world at `until` differs from the world at `since`."""
 

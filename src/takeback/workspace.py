@@ -21,11 +21,12 @@ from takeback.core.selection import Filter, any_target
 from takeback.engine import recovery
 from takeback.engine.diff import Diff
 from takeback.engine.ledger import Ledger
+from takeback.engine.life import SignsOfLife
 from takeback.engine.prune import Limits, Pruned, prune
 from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
-from takeback.errors import RollbackIncomplete, UsageError
+from takeback.errors import ConflictError, RollbackIncomplete, UsageError
 from takeback.ports import Finding, Journal
 from takeback.resources.files.exclude import excluder
 from takeback.resources.files.resource import Files, file_text
@@ -121,7 +122,8 @@ class Workspace:
 
     @cached_property
     def tracker(self) -> Tracker:
-        return Tracker(self.ledger, [self.files], self.lock, SystemClock(), self.state / "alive")
+        life = SignsOfLife(self.state / "alive")
+        return Tracker(self.ledger, [self.files], self.lock, life, self.state.name)
 
     @cached_property
     def rollbacks(self) -> Rollbacks:
@@ -178,6 +180,8 @@ class Workspace:
         else:
             raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists what there is")
         for mark in marks:
+            if mark.resource == "files" and not self.files.keeps(mark):
+                raise ConflictError(f"the files of {id} were pruned and are no longer kept; nothing was changed")
             if mark.resource == "files":
                 return mark
         raise UsageError(f"{id} has no picture of the files", hint="name a checkpoint, or an action")
@@ -211,7 +215,7 @@ class Workspace:
         with self.lock.held():
             self.recover()
             id = self.tracker.begin(name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref)
-        recovery.show_life(self.tracker, id)
+        self.tracker.life.show(id)
         try:
             yield id
         except BaseException as error:
@@ -220,7 +224,7 @@ class Workspace:
         else:
             self.tracker.end(id, e.Outcome.DONE)
         finally:
-            recovery.end_life(self.tracker, id)
+            self.tracker.life.end(id)
 
     def parent_action(self) -> str:
         """The action of this workspace inside which this process runs."""

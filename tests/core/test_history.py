@@ -15,6 +15,7 @@ def test_the_life_of_a_run() -> None:
     story = Story()
     run = story.run()
     assert story.history.runs[run].life is Life.OPEN
+    assert repr(story.history.runs[run]) == "<Run r1 'agent' open, 0 actions>"
     story.tell(e.RunInterrupted("the machine restarted"), run)
     assert story.history.runs[run].life is Life.INTERRUPTED
     story.tell(e.RunResumed(), run)
@@ -30,6 +31,7 @@ def test_an_action_settled_by_the_world() -> None:
     story = Story()
     began = story.tell(e.ActionBegan("tool", e.Effect.NONE))
     assert [action.id for action in story.history.open_actions()] == [began.id]
+    assert repr(story.history.actions[began.id]) == "<Action a1 'tool' open, 0 changes>"
     story.tell(e.ActionSettled(began.id, happened=False, why="unchanged"))
     assert story.history.actions[began.id].life is Life.SETTLED
     assert story.history.actions[began.id].seq == began.seq

@@ -69,6 +69,7 @@ def test_data() -> None:
         "of": ["a7"],
         "verdict": "clean",
         "preview": False,
+        "finished_earlier": False,
         "items": [
             {"resource": "files", "target": "a", "did": "kept", "verified": True, "why": "you edited it"}
         ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import bound
-from tests.world.cli import Workspace
+from tests.world.cli import Workspace, items
 
 
 @pytest.fixture
@@ -62,7 +62,6 @@ def test_more_than_can_be_listed_is_counted(world: Workspace) -> None:
     [
         "chmod 000 plan.md",
         "chmod 000 sub",
-        "chmod 000 sub/inner.md sub plan.md",
         "echo new > plan.md; chmod 000 plan.md",
         "echo new > sub/made.md; chmod 555 sub",
         "rm sub/inner.md; chmod 555 sub",
@@ -77,6 +76,13 @@ def test_what_the_agent_closed_is_opened_again(script: str, world: Workspace) ->
     agent(world, script)
     undo(world)
     assert world.changes_since(before) == []
+
+
+def test_what_was_out_of_sight_is_not_called_clean(world: Workspace) -> None:
+    """The agent closed a folder behind a change inside it: nobody could see that when it was recorded."""
+    agent(world, "chmod 000 sub/inner.md sub plan.md")
+    done = bound(world, "undo", "--json", code=6)
+    assert items(done) == {"plan.md": "restored", "sub": "restored", "sub/inner.md": "unverifiable"}
 
 
 def test_a_file_in_a_protected_folder_comes_back(world: Workspace) -> None:

@@ -98,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _fail("usage", error.format_message(), context, 2, output)
     except TakebackError as error:
         code = _fail(error.code, error.message, error.hint, error.exit_code, output)
-    except BrokenPipeError:
-        # The reader went away (`takeback log | head`). Python would complain once more at exit.
+    except (BrokenPipeError, SystemExit):
+        # The reader went away (`takeback log | head`): click says that by an exit, and Python would once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except (KeyboardInterrupt, click.Abort):

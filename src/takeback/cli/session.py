@@ -92,7 +92,8 @@ def _enter(directory: str) -> None:
             os.chdir(directory)
     except OSError as error:
         raise UsageError(
-            f"{directory}: {error.strerror}; nothing was done", hint="name a folder with -C"
+            f"{directory} is not a folder ({error.strerror}); nothing was done",
+            hint="name the workspace with -C DIR",
         ) from error
 
 

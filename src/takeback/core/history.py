@@ -47,6 +47,9 @@ class Action(msgspec.Struct):
     exit_code: int | None = None
     why: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Action {self.id} {self.name[:60]!r} {self.life}, {len(self.made)} changes>"
+
     @property
     def is_rollback(self) -> bool:
         return isinstance(self.began, e.RollbackBegan)
@@ -81,6 +84,9 @@ class Run(msgspec.Struct):
     steps: dict[str, Step] = {}
     actions: list[str] = []
 
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {self.began.name[:60]!r} {self.life}, {len(self.actions)} actions>"
+
 
 class Checkpoint(msgspec.Struct):
     id: str
@@ -89,7 +95,7 @@ class Checkpoint(msgspec.Struct):
     taken: e.CheckpointTaken
 
     def __repr__(self) -> str:
-        return f"<Checkpoint {self.id} {self.taken.message!r}>"
+        return f"<Checkpoint {self.id} {self.taken.message[:60]!r}>"
 
 
 class Breach(msgspec.Struct, frozen=True):

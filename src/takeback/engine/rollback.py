@@ -94,6 +94,12 @@ class Rollbacks:
             found = self.ledger.history.checkpoints.get(checkpoint)
             if found is None:
                 raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
+            for mark in found.taken.marks:
+                if not self.tracker.resources[mark.resource].keeps(mark):
+                    raise ConflictError(
+                        f"the {mark.resource} of {checkpoint} were pruned and are no longer kept; nothing was changed",
+                        hint="the limits in takeback.toml say how long content is kept",
+                    )
             items = [
                 self._restored(change, checkpoint)
                 for mark in found.taken.marks

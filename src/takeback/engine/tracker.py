@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -20,8 +19,9 @@ from takeback.core.history import Action
 from takeback.core.lifecycle import Life
 from takeback.engine import processes
 from takeback.engine.ledger import Ledger
+from takeback.engine.life import SignsOfLife
 from takeback.errors import UsageError
-from takeback.ports import Clock, Resource
+from takeback.ports import Resource
 
 BEGAN = faults.crash_point("action-began")
 ENDING = faults.crash_point("action-ending")
@@ -37,13 +37,13 @@ class Tracker:
     """Knows the world as it was last recorded, and records what happens to it."""
 
     def __init__(
-        self, ledger: Ledger, resources: Sequence[Resource], lock: Lock, clock: Clock, alive: Path
+        self, ledger: Ledger, resources: Sequence[Resource], lock: Lock, life: SignsOfLife, name: str
     ) -> None:
         self.ledger = ledger
         self.resources = {resource.name: resource for resource in resources}
         self.lock = lock
-        self.clock = clock
-        self.alive = alive
+        self.life = life
+        self.name = name
 
     # Marks
 
@@ -88,9 +88,21 @@ class Tracker:
     def _seen_during(self, owners: list[Action], changes: list[Change], marks: tuple[e.Mark, ...]) -> None:
         first, *others = owners
         # Beside processes that outlived their command, or their guard, a human may be working too.
-        in_doubt = all(owner.life is Life.BACKGROUND or not is_guarded(owner) for owner in owners)
-        seen = e.ChangesSeen(first.id, shared(changes, others, in_doubt=in_doubt), marks)
-        self.ledger.append([seen], first.stream)
+        in_doubt = all(owner.life is Life.BACKGROUND for owner in owners)
+        marked = shared(changes, others, in_doubt=in_doubt)
+        if not in_doubt and not any(map(is_guarded, owners)):
+            marked = self.proved(first, marked)
+        self.ledger.append([e.ChangesSeen(first.id, marked, marks)], first.stream)
+
+    def proved(self, action: Action, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """Only what changed while the action's owner showed signs of life is provably the action's."""
+        last_ns = self.life.last_ns(action.id)
+        marked = []
+        for change in changes:
+            changed_ns = self.resources[change.target.resource].changed_at(change.target)
+            certain = 0 < changed_ns <= last_ns
+            marked.append(change if certain else msgspec.structs.replace(change, in_doubt=True))
+        return tuple(marked)
 
     def owners(self) -> list[Action]:
         """Who may be writing now: open actions, the innermost of each lineage, and what lives on of others."""
@@ -182,7 +194,7 @@ class Tracker:
 
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""
-        return f"{self.alive.parent.name}:{action_id}"
+        return f"{self.name}:{action_id}"
 
 
 def is_guarded(action: Action) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 from blake3 import blake3
 
 from takeback.core.codec import path_of, text_of
-from takeback.errors import BackendError, ConflictError, CorruptionError, FormatTooNew
+from takeback.errors import BackendError, ConflictError, CorruptionError, FormatTooNew, UsageError
 from takeback.faults import fsync, write_all
 from takeback.storage.identity import identity
 from takeback.storage.private import private_folder
@@ -73,6 +73,8 @@ class Registry:
 
     def create(self, root: Path) -> Path:
         """Begin to protect a workspace, or connect a moved one with its history again."""
+        if not root.is_dir():
+            raise UsageError(f"{root} is not a folder; nothing was done")
         state = self.state_of(root)
         private_folder(self.home)
         private_folder(self.folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from typing import Any
 
 import click
 
@@ -13,9 +14,8 @@ from takeback.cli.reports import print_report
 from takeback.cli.session import Session, TakebackCommand, plural, sized
 from takeback.core.events import Outcome
 from takeback.core.redact import redact
-from takeback.engine import recovery
 from takeback.engine.report import RollbackReport
-from takeback.engine.spawn import run_child
+from takeback.engine.spawn import Child, run_child
 from takeback.errors import ConflictError, RollbackIncomplete, TakebackError
 from takeback.workspace import Workspace
 
@@ -27,6 +27,14 @@ class RunCommand(TakebackCommand):
     """Everything after the first word of the command belongs to the command."""
 
     allow_interspersed_args = False
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TakebackError as error:
+            # Whatever failed, failed before the command began: once it runs, its own code counts.
+            error.exit_code = FAILED_BEFORE_START  # type: ignore[misc]
+            raise
 
 
 @click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
@@ -42,22 +50,14 @@ def command(
 
     Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it.
     """
-    try:
-        workspace = session.protect()
+    with session.protect() as workspace:
         workspace.recover()
         if not workspace.history.marks and not session.json:
             _first_time(workspace)
         called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
-        id = workspace.tracker.begin(
-            called,
-            actor=os.path.basename(words[0]),
-            parent=workspace.parent_action(),
-        )
-    except TakebackError as error:
-        error.exit_code = FAILED_BEFORE_START  # type: ignore[misc]
-        raise
-    with workspace:
-        ctx.exit(_supervise(session, workspace, id, called, words, undo_on_failure))
+        actor = os.path.basename(words[0])
+        id = workspace.tracker.begin(called, actor=actor, parent=workspace.parent_action())
+        ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure))
 
 
 def _first_time(workspace: Workspace) -> None:
@@ -74,18 +74,31 @@ def _first_time(workspace: Workspace) -> None:
 
 
 def _supervise(
-    session: Session, workspace: Workspace, id: str, called: str, words: tuple[str, ...], undo: bool
+    session: Session, workspace: Workspace, id: str, called: str, words: tuple[str, ...], *, undo: bool
 ) -> int:
     tracker = workspace.tracker
     child = run_child(
         words,
         token=tracker.token(id),
-        show_life=lambda: recovery.show_life(tracker, id),
+        show_life=lambda: tracker.life.show(id),
     )
+    try:
+        _record(session, workspace, id, called, child, undo=undo)
+    except TakebackError as error:
+        # The command has run, so its own code counts. The next command settles what is not recorded now.
+        click.echo(f"takeback: what {id} changed could not be recorded yet. {error}", err=True)
+    return child.code
+
+
+def _record(
+    session: Session, workspace: Workspace, id: str, called: str, child: Child, *, undo: bool
+) -> None:
+    """Write down what the command did, say it, and take it back if that was asked for."""
+    tracker = workspace.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
     lives_on = bool(tracker.living(id))
     action = tracker.end(id, outcome, exit_code=child.code, why=child.why, lives_on=lives_on)
-    recovery.end_life(tracker, id)
+    tracker.life.end(id)
     report = _take_back(workspace, id) if undo and child.code and action.changes else None
     if session.json:
         click.echo(summary_data(workspace, action, child, report), err=True)
@@ -96,7 +109,6 @@ def _supervise(
             click.echo(line, err=True)
         if report is not None:
             print_report(Session(to_stderr=True), workspace.history, report)
-    return child.code
 
 
 def _take_back(workspace: Workspace, id: str) -> RollbackReport:

@@ -84,7 +84,9 @@ def _lines(root: str, history: History) -> list[str]:
             f"Action {action.id} has no recorded end: {what(history, action)}, {ago(action.began_us)}"
         )
     for action in history.open_actions(Life.BACKGROUND):
-        lines.append(f"Action {action.id} has ended, but processes that it started live on: {action.name}")
+        lines.append(
+            f"Action {action.id} has ended, but processes that it started are still running: {action.name}"
+        )
     return lines
 
 

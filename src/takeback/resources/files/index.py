@@ -46,7 +46,11 @@ def save_index(path: Path, index: Index) -> None:
     """Replace the cache as a whole. Not synced: the digest tells a torn one, and it can be made again."""
     body = msgspec.msgpack.encode(index)
     temporary = path.with_suffix(f".{os.getpid()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as out:
-        out.write(MAGIC + blake3(body).digest() + body)
-    os.rename(temporary, path)
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as out:
+            out.write(MAGIC + blake3(body).digest() + body)
+        os.rename(temporary, path)
+    except OSError:
+        # No room for a cache is no reason to fail: the next look reads everything.
+        temporary.unlink(missing_ok=True)

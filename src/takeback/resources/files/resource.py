@@ -13,7 +13,7 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.errors import BackendError, ConflictError, CorruptionError
+from takeback.errors import BackendError, CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files.capture import Capture, Progress
@@ -162,21 +162,15 @@ class Files:
 
     # The past
 
+    def keeps(self, mark: Mark) -> bool:
+        return self._blobs.has(tree_of(mark.state))
+
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
         start, end = tree_of(since.state), tree_of(until.state)
         found = self._observer.between(start, end)
         if found is None:
-            self._require(start, end)
             found = trees.diff(start, end, self._get)
         return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
-
-    def _require(self, *wanted: bytes) -> None:
-        """What retention has removed is said before it is needed."""
-        if not all(map(self._blobs.has, wanted)):
-            raise ConflictError(
-                "the files of that moment are no longer kept; nothing was changed",
-                hint="the limits in takeback.toml say how long content is kept",
-            )
 
     def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
         """Every blob that these marks need, nodes and contents."""
