@@ -181,7 +181,9 @@ class Workspace:
             raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists what there is")
         for mark in marks:
             if mark.resource == "files" and not self.files.keeps(mark):
-                raise ConflictError(f"the files of {id} were pruned and are no longer kept; nothing was changed")
+                raise ConflictError(
+                    f"the files of {id} were pruned and are no longer kept; nothing was changed"
+                )
             if mark.resource == "files":
                 return mark
         raise UsageError(f"{id} has no picture of the files", hint="name a checkpoint, or an action")

@@ -48,7 +48,7 @@ def disk_full() -> None:
 
 def test_it_has_one_line_for_each_event(path: Path, anchor: Path) -> None:
     journal = SqliteJournal(path)
-    assert anchor.read_text() == "".join(f"{record.seq} {record.digest}\n" for record in journal.read())
+    assert anchor.read_text() == "".join(f" {record.seq} {record.digest}\n" for record in journal.read())
     journal.close()
 
 
@@ -79,13 +79,12 @@ def test_lines_may_stand_out_of_order_and_twice(path: Path, anchor: Path) -> Non
 
 
 @pytest.mark.parametrize("torn", [1, 20, 69])
-def test_a_torn_line_is_closed_and_says_nothing(path: Path, anchor: Path, torn: int) -> None:
+def test_a_torn_line_says_nothing(path: Path, anchor: Path, torn: int) -> None:
     whole = anchor.read_bytes()
     anchor.write_bytes(whole[:-torn])
     assert check(path) == []
     append(path)
     assert check(path) == []
-    assert b"~\n" in anchor.read_bytes()
     assert len(Anchor(anchor).read()[0]) == 11
 
 
@@ -95,7 +94,7 @@ def test_zeros_of_a_power_cut_say_nothing(path: Path, anchor: Path) -> None:
     assert check(path) == []
 
 
-def test_an_open_journal_closes_a_line_that_another_tore(path: Path, anchor: Path) -> None:
+def test_a_line_is_told_from_the_piece_that_another_writer_left_before_it(path: Path, anchor: Path) -> None:
     journal = SqliteJournal(path)
     journal.append([CheckpointTaken()], stream="w")
     with anchor.open("ab") as file:
@@ -107,20 +106,20 @@ def test_an_open_journal_closes_a_line_that_another_tore(path: Path, anchor: Pat
 
 def test_a_line_that_cannot_be_read_is_named(path: Path, anchor: Path) -> None:
     lines = anchor.read_text().splitlines()
-    lines[3] = "x" + lines[3]
+    lines[3] = lines[3][:-1]
     anchor.write_text("\n".join(lines) + "\n")
     assert check(path) == [("anchor line 4", "cannot be read")]
 
 
 def test_lines_that_disagree_are_named(path: Path, anchor: Path) -> None:
     with anchor.open("a") as file:
-        file.write(f"4 b3:{'0' * 64}\n")
+        file.write(f" 4 b3:{'0' * 64}\n")
     assert check(path) == [("anchor line 11", "names event 4 again, with another digest")]
 
 
 def test_an_anchor_that_disagrees_with_the_last_event_forbids_to_append(path: Path, anchor: Path) -> None:
     lines = anchor.read_text().splitlines()
-    lines[9] = f"10 b3:{'0' * 64}"
+    lines[9] = f" 10 b3:{'0' * 64}"
     anchor.write_text("\n".join(lines) + "\n")
     assert check(path) == [("event 10", "replaced: it is not what the anchor names")]
     with pytest.raises(CorruptionError, match="event 10 is not the one that was written"):

@@ -97,7 +97,7 @@ class Rollbacks:
             for mark in found.taken.marks:
                 if not self.tracker.resources[mark.resource].keeps(mark):
                     raise ConflictError(
-                        f"the {mark.resource} of {checkpoint} were pruned and are no longer kept; nothing was changed",
+                        f"the {mark.resource} of {checkpoint} were pruned, so nothing was changed",
                         hint="the limits in takeback.toml say how long content is kept",
                     )
             items = [

@@ -9,8 +9,8 @@ A line is written after its record is durable, and made durable later. Hence:
 - The anchor behind the journal is normal: a crash came between. The next writer adds the missing lines.
 - The anchor ahead of the journal is never normal: records are gone.
 - Lines may stand out of order or twice, because processes write them without a lock. They never disagree.
-- A write that was cut short leaves a torn line. The next writer closes it with `~`, and such a line says
-  nothing; nor do zeros, which some file systems leave after a power cut.
+- A write that was cut short leaves a piece of a line. A line begins with a space and is told by its end, so
+  the piece before the next one says nothing; nor do zeros, which a power cut leaves on some file systems.
 - A missing anchor beside a journal with records is never normal: it is made before the first record. The next
   writer starts a new one, whose first line says `lost N`: what came up to event N is held by its chain alone.
   It is not anchored again, since that would launder whatever was done to it, and `verify` names it for ever.
@@ -33,7 +33,7 @@ Line = tuple[int, str]
 
 TAIL_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
-_LINE = re.compile(rb"([1-9][0-9]{0,17}) ([a-z0-9]+:[0-9a-f]{64})")
+_LINE = re.compile(rb"(?:.* )?([1-9][0-9]{0,17}) ([a-z0-9]+:[0-9a-f]{64})")
 _LOST = re.compile(rb"lost ([1-9][0-9]{0,17})")
 
 
@@ -75,11 +75,7 @@ class Anchor:
 
     def write(self, lines: Iterable[Line]) -> None:
         """Add lines, in one write."""
-        fd = self._open()
-        data = "".join(f"{seq} {digest}\n" for seq, digest in lines).encode()
-        if self._is_torn(fd):
-            data = b"~\n" + data
-        faults.write_all(fd, data)
+        faults.write_all(self._open(), "".join([f" {seq} {digest}\n" for seq, digest in lines]).encode())
 
     def tail(self) -> Tail:
         """The last lines, however long the file is."""
@@ -108,7 +104,7 @@ class Anchor:
                 findings.append(
                     Finding(place, f"the anchor was lost; events up to {found[1].decode()} have none")
                 )
-            elif not _is_void(line):
+            elif b"\0" not in line:
                 findings.append(Finding(place, "cannot be read"))
         return known, findings
 
@@ -131,10 +127,6 @@ class Anchor:
             self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         return self._fd
 
-    def _is_torn(self, fd: int) -> bool:
-        size = os.fstat(fd).st_size
-        return size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-
     def _lines(self) -> Iterator[bytes]:
         rest = b""
         with open(self.path, "rb") as file:
@@ -155,8 +147,3 @@ def _tail(lines: list[bytes], *, whole: bool) -> Tail:
     if known and not low and not whole:
         low = min(known) - 1
     return Tail(known, low)
-
-
-def _is_void(line: bytes) -> bool:
-    """Whether the line is torn and closed, or was never filled."""
-    return line.endswith(b"~") or b"\0" in line

@@ -35,8 +35,8 @@ class InMemoryJournal:
             seq = last + 1
             head = self.head(batch.stream_at(seq))
             rows, records = batch.seal(seq=seq, head=head, at_us=self._clock.now_us())
-            self.rows += rows
-            self.anchored |= {row.seq: row.digest for row in rows}
+            self.rows += [Row(*row) for row in rows]
+            self.anchored |= {record.seq: record.digest for record in records}
             return records
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:

@@ -58,7 +58,7 @@ class Batch(msgspec.Struct, frozen=True):
         """The stream that the batch goes to if its first event is event `seq`."""
         return self.stream or ids.make(ids.RUN, seq)
 
-    def seal(self, *, seq: int, head: Head, at_us: int) -> tuple[list[Row], tuple[Record, ...]]:
+    def seal(self, *, seq: int, head: Head, at_us: int) -> tuple[list[Stored], tuple[Record, ...]]:
         """Put the events in their places: from event `seq` on, after the present end of their stream."""
         if self.expect is not None and self.expect != head.count:
             raise JournalMoved(
@@ -66,23 +66,15 @@ class Batch(msgspec.Struct, frozen=True):
                 "another process appended first. Nothing was recorded",
                 hint="read the journal again and decide anew",
             )
-        rows: list[Row] = []
+        rows: list[Stored] = []
         records: list[Record] = []
-        stream, prev = self.stream_at(seq), head.digest
-        for place, event in enumerate(self.events):
-            envelope = Envelope(
-                v=EVENTS_VERSION,
-                seq=seq + place,
-                stream=stream,
-                n=head.count + place + 1,
-                prev=prev,
-                at_us=at_us,
-                event=event,
-                key=self.key,
-            )
-            body, prev, envelope = _seal(envelope)
-            rows.append(Row(envelope.seq, stream, envelope.n, self.key, prev, body))
-            records.append(Record(envelope, prev))
+        stream, key, n, prev = self.stream_at(seq), self.key, head.count, head.digest
+        for event in self.events:
+            n += 1
+            body, name, envelope = _seal(Envelope(EVENTS_VERSION, seq, stream, n, prev, at_us, event, key))
+            rows.append((seq, stream, n, key, name, body))
+            records.append(Record(envelope, name))
+            seq, prev = seq + 1, name
         return rows, tuple(records)
 
     def answer(self, earlier: tuple[Record, ...]) -> tuple[Record, ...]:

@@ -46,6 +46,7 @@ class SqliteJournal:
 
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
         self.path = path
+        self._name = str(path)
         self.anchor = Anchor(path.with_suffix(".anchor"))
         self._clock = clock or SystemClock()
         self._busy_s = busy_s
@@ -65,19 +66,11 @@ class SqliteJournal:
         batch = Batch(tuple(events), stream, expect, key)
         reach(BEFORE_BEGIN)
         with _Using(self) as db:
-            with sqlite_rows.Transaction(db):
-                if key and (earlier := sqlite_rows.find(db, key)):
-                    return batch.answer(earlier)
-                last, head = sqlite_rows.ends(db, stream)
-                self._trust(db, last)
-                rows, records = batch.seal(seq=last + 1, head=head, at_us=self._clock.now_us())
-                sqlite_rows.insert(db, rows)
-                reach(INSIDE)
-            # From here the events exist.
-            reach(COMMITTED)
-            self._seen = records[-1].seq
-            self._write_anchor([(row.seq, row.digest) for row in rows])
-            reach(ANCHORED)
+            records, is_new = self._commit(db, batch)
+            if is_new:
+                self._seen = records[-1].seq
+                self._write_anchor([(record.envelope.seq, record.digest) for record in records])
+                reach(ANCHORED)
             return records
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
@@ -121,6 +114,27 @@ class SqliteJournal:
             finally:
                 self.anchor.close()
 
+    def _commit(self, db: apsw.Connection, batch: Batch) -> tuple[tuple[Record, ...], bool]:
+        """Write a batch in one transaction; where its key was used before, give that back instead."""
+        sqlite_rows.refuse_nesting(db)
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            earlier = sqlite_rows.find(db, batch.key) if batch.key else ()
+            if earlier:
+                db.execute("COMMIT")
+                return batch.answer(earlier), False
+            last, head = sqlite_rows.ends(db, batch.stream)
+            self._trust(db, last)
+            rows, records = batch.seal(seq=last + 1, head=head, at_us=self._clock.now_us())
+            sqlite_rows.insert(db, rows)
+            reach(INSIDE)
+            db.execute("COMMIT")
+        except BaseException:  # also an interrupt, wherever it comes
+            sqlite_rows.roll_back(db)
+            raise
+        reach(COMMITTED)  # from here the events exist
+        return records, True
+
     # The connection
 
     def connection(self) -> apsw.Connection:
@@ -129,7 +143,7 @@ class SqliteJournal:
             raise UsageError("the journal is closed; nothing was recorded")
         if self._db is None:
             self._db = connect(self.path, busy_s=self._busy_s)
-            self._file = _identity(self.path)
+            self._file = _identity(self._name)
         return self._db
 
     def _let_go(self) -> None:
@@ -149,7 +163,7 @@ class SqliteJournal:
 
     def _trust(self, db: apsw.Connection, last: int) -> None:
         """Refuse to go on from a journal that is not the one which was written; inside the transaction."""
-        if _identity(self.path) != self._file:
+        if _identity(self._name) != self._file:
             raise CorruptionError(
                 f"{self.path} was removed or replaced while it was open. Nothing was recorded",
                 hint="open it again; `takeback verify` then names what is missing",
@@ -286,10 +300,10 @@ class _Using:
             raise explain(error, self._journal.path) from error
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _identity(path: str) -> tuple[int, int]:
     """Which file has this name now."""
     try:
         found = os.stat(path)
     except OSError:
         return (0, 0)
-    return (found.st_dev, found.st_ino)
+    return found.st_dev, found.st_ino

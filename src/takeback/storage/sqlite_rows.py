@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import apsw
 
 from takeback.core.record import Record
 from takeback.errors import BackendError
 from takeback.ports import Head
-from takeback.storage.rows import NOTHING, Row, Stored, record_of
+from takeback.storage.rows import NOTHING, Stored, record_of
 
 PAGE_ROWS = 1000
 PAGE_BYTES = 4 << 20
@@ -30,42 +30,22 @@ _DIGESTS = "SELECT seq, digest FROM events WHERE seq > ? ORDER BY seq"
 _INSERT = "INSERT INTO events (seq, stream, n, key, digest, body) VALUES (?, ?, ?, nullif(?, ''), ?, ?)"
 
 
-class Transaction:
-    """All or nothing, with the write lock from the start. A class, since a generator would cost more time."""
-
-    __slots__ = ("_db",)
-
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        if not self._db.get_autocommit():
-            raise BackendError(
-                "this thread is in the middle of an append. Nothing was recorded",
-                hint="a signal handler should not write to the journal; let it set a flag",
-                retryable=True,
-            )
-        self._run("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
-            self._run("COMMIT")
-        else:
-            self._roll_back()
-
-    def _run(self, statement: str) -> None:
-        try:
-            self._db.execute(statement)
-        except BaseException:  # an interrupt may come when the statement is done
-            self._roll_back()
-            raise
-
-    def _roll_back(self) -> None:
-        if not self._db.get_autocommit():
-            self._db.execute("ROLLBACK")
+def refuse_nesting(db: apsw.Connection) -> None:
+    if not db.get_autocommit():
+        raise BackendError(
+            "this thread is in the middle of an append. Nothing was recorded",
+            hint="a signal handler should not write to the journal; let it set a flag",
+            retryable=True,
+        )
 
 
-def insert(db: apsw.Connection, rows: Sequence[Row]) -> None:
+def roll_back(db: apsw.Connection) -> None:
+    """Undo the transaction, unless SQLite has done so itself."""
+    if not db.get_autocommit():
+        db.execute("ROLLBACK")
+
+
+def insert(db: apsw.Connection, rows: Sequence[Stored]) -> None:
     db.executemany(_INSERT, rows)
 
 
@@ -77,7 +57,7 @@ def head(db: apsw.Connection, stream: str | None) -> Head:
 
 def ends(db: apsw.Connection, stream: str) -> tuple[int, Head]:
     """The last sequence number, and the end of a stream: both in one look, as every append needs them."""
-    row = cast("tuple[int, int, str] | None", db.execute(_ENDS, (stream,)).fetchone())
+    row: Any = db.execute(_ENDS, (stream,)).fetchone()
     return (row[0], Head(row[1], row[2])) if row else (head(db, None).count, NOTHING)
 
 

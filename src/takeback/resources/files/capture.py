@@ -25,7 +25,7 @@ from takeback.resources.files.entry import (
     kind_of,
     split,
 )
-from takeback.resources.files.place import FILE_FLAGS, FOLDER_FLAGS, Place
+from takeback.resources.files.place import FILE_FLAGS, FOLDER_FLAGS, OpenFolders, Place
 from takeback.resources.files.scan import Dirty
 from takeback.resources.files.tree import Folder, Row
 from takeback.resources.files.watch import Watcher
@@ -78,33 +78,32 @@ class Capture:
     def update(self, edits: Edits, dirty: Dirty) -> None:
         """Look at every dirty name again."""
         self.edits, root = edits, edits.root
-        # Folders nearer to the root first: they may make or forget those below.
-        for path in sorted(dirty, key=lambda path: path.count(b"/") if path else -1):
-            if root.find(path) is not None:
-                self._look_into(root, path, dirty[path])
-        self._read_files(root)
+        with self.place.batch() as opened:
+            # A folder comes before those below it, which it may make or forget; and neighbours come together.
+            for path in sorted(dirty):
+                folder = root.find(path)
+                if folder is not None:
+                    self._look_into(folder, path, dirty[path], opened)
+            self._read_files(root, opened)
 
     def whole(self, edits: Edits) -> None:
         """Look at everything, for the first time."""
         self.edits = edits
         self._enter(b"", self.place.open(b""), edits.root)
-        self._read_files(edits.root)
+        with self.place.batch() as opened:
+            self._read_files(edits.root, opened)
 
-    def _look_into(self, root: Folder, path: bytes, names: set[bytes]) -> None:
+    def _look_into(self, folder: Folder, path: bytes, names: set[bytes], opened: OpenFolders) -> None:
         try:
-            fd = self.place.open(path)
+            fd = opened(path)
         except OSError:
             # Gone since; the folder above will say so when it is looked at, at the latest next time.
             return
-        try:
-            folder = root.dirty(path)
-            if b"" in names:
-                self._describe(folder, path, fd)
-            for name in names:
-                if name:
-                    self._look_at(folder, join(path, name), fd, enter=True)
-        finally:
-            os.close(fd)
+        if b"" in names:
+            self._describe(folder, path, fd)
+        for name in names:
+            if name:
+                self._look_at(folder, join(path, name), fd, enter=True)
 
     def _enter(self, path: bytes, fd: int, folder: Folder) -> None:
         """A folder that is new to us, and all below it. Closes the descriptor."""
@@ -185,7 +184,6 @@ class Capture:
                 # Still there but closed to us: what we know of it stands, its own mode is seen from outside.
                 entry = _entry(os.stat(name, dir_fd=fd, follow_symlinks=False), b"", known.entry.xattrs)
                 self.edits.describe(known, path, entry, None)
-                known.node = b""
             return
         if known is None or self._is_another(known, path, below_fd):
             new = Folder(_entry(os.fstat(below_fd)), None)
@@ -194,7 +192,6 @@ class Capture:
             return
         try:
             self._describe(known, path, below_fd)
-            known.node = b""
         finally:
             os.close(below_fd)
 
@@ -204,37 +201,25 @@ class Capture:
             return True
         return known.key is not None and known.key.ino != os.fstat(fd).st_ino
 
-    def _read_files(self, root: Folder) -> None:
+    def _read_files(self, root: Folder, opened: OpenFolders) -> None:
         """Read what was noted: all at once where there is much of it, and one by one what that left."""
         jobs, self.jobs = self.jobs, []
         if len(jobs) >= BULK_FILES_MIN:
             jobs = self._read_bulk(root, jobs)
-        opened, fd = b"", self.place.open(b"")
-        try:
-            for job in jobs:
-                folder = root.find(job.folder)
-                if folder is None:
-                    continue
-                if job.folder != opened:
-                    below = self._open(job.folder)
-                    if below is None:
-                        continue
-                    os.close(fd)
-                    opened, fd = job.folder, below
-                row = self._read_file(job, fd)
-                if row is None:
-                    self.edits.drop(folder, job.path)
-                else:
-                    self.edits.put_file(folder, job.path, row)
-        finally:
-            os.close(fd)
-
-    def _open(self, path: bytes) -> int | None:
-        try:
-            return self.place.open(path)
-        except OSError:
-            # Gone since it was listed; the next look finds out.
-            return None
+        for job in jobs:
+            folder = root.find(job.folder)
+            try:
+                fd = opened(job.folder)
+            except OSError:
+                # Gone since it was listed; the next look finds out.
+                continue
+            if folder is None:
+                continue
+            row = self._read_file(job, fd)
+            if row is None:
+                self.edits.drop(folder, job.path)
+            else:
+                self.edits.put_file(folder, job.path, row)
 
     def _read_bulk(self, root: Folder, jobs: list[Job]) -> list[Job]:
         """Read many files with several processes; returns those that have to be read with more care."""

@@ -29,7 +29,9 @@ class Edits:
         if name in folder.folders:
             self.drop(folder, path)
         old = folder.files.get(name)
-        self.before.setdefault(path, old.entry if old else None)
+        if old is None or old.entry != row.entry:
+            self.before.setdefault(path, old.entry if old else None)
+            self._stale(folder, path)
         folder.files[name] = row
         if row.key and row.key.nlink > 1:
             self.linked.add(path)
@@ -38,16 +40,22 @@ class Edits:
         """A folder that was not known; whatever had its name is gone."""
         self.drop(folder, path)
         self.before.setdefault(path, None)
+        self._stale(folder, path)
         folder.folders[split(path)[1]] = new
 
     def describe(self, folder: Folder, path: bytes, entry: Entry, key: Key | None) -> None:
         """The folder's own mode, owner, times and attributes."""
-        self.before.setdefault(path, folder.entry)
+        if entry != folder.entry:
+            self.before.setdefault(path, folder.entry)
+            # A folder's own entry stands in the node of the one above it.
+            self.root.dirty(split(path)[0])
         folder.entry, folder.key = entry, key
 
     def drop(self, folder: Folder, path: bytes) -> None:
         """This path is not there any more, nor anything below it."""
         name = split(path)[1]
+        if name in folder.files or name in folder.folders:
+            self._stale(folder, path)
         if row := folder.files.pop(name, None):
             self.before.setdefault(path, row.entry)
         if below := folder.folders.pop(name, None):
@@ -55,6 +63,12 @@ class Edits:
                 self.before.setdefault(here, inner.entry)
                 for child, child_row in inner.files.items():
                     self.before.setdefault(join(here, child), child_row.entry)
+
+    def _stale(self, folder: Folder, path: bytes) -> None:
+        """The node of this folder, in which `path` is, and those above it must be made anew."""
+        if folder.node:
+            # One that is stale already has only stale ones above it.
+            self.root.dirty(split(path)[0])
 
     def group_links(self, linked: Iterable[bytes]) -> set[bytes]:
         """Give paths that are one file the same group; returns the paths that have other names."""
@@ -67,7 +81,8 @@ class Edits:
             group = groups.get(path, b"")
             if row.entry.group != group:
                 entry = msgspec.structs.replace(row.entry, group=group)
-                folder = self.root.dirty(split(path)[0])
+                folder = self.root.find(split(path)[0])
+                assert folder is not None
                 self.put_file(folder, path, msgspec.structs.replace(row, entry=entry))
         return {path for paths in members.values() for path in paths}
 

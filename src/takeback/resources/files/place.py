@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from takeback.errors import UsageError
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FOLDERS_MAX = 256
+OPEN_DEPTH_MAX = 64
+
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -39,6 +42,15 @@ class Place:
         return fd
 
     @contextmanager
+    def batch(self) -> Iterator[OpenFolders]:
+        """Open many folders, each from the nearest one that is open already."""
+        folders = OpenFolders(self)
+        try:
+            yield folders
+        finally:
+            folders.close()
+
+    @contextmanager
     def folder(self, path: bytes) -> Iterator[int]:
         fd = self.open(path)
         try:
@@ -50,3 +62,31 @@ class Place:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+class OpenFolders:
+    """Folders that stay open for a batch of work. The descriptors belong to the batch."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._fds: dict[bytes, int] = {}
+
+    def __call__(self, path: bytes) -> int:
+        """A descriptor of the folder at this path."""
+        fd = self._fds.get(path)
+        if fd is None:
+            if len(self._fds) >= OPEN_FOLDERS_MAX:
+                self.close()
+            fd = self._fds[path] = self._open(path)
+        return fd
+
+    def _open(self, path: bytes) -> int:
+        above, _, name = path.rpartition(b"/")
+        if not above or above.count(b"/") > OPEN_DEPTH_MAX:
+            return self._place.open(path)
+        return os.open(name, FOLDER_FLAGS, dir_fd=self(above))
+
+    def close(self) -> None:
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()

@@ -22,7 +22,7 @@ from takeback.errors import CorruptionError
 from takeback.ports import Contents
 from takeback.resources.files import linux
 from takeback.resources.files.entry import FILE, FOLDER, RESTORABLE, Entry, Key, key_of, kind_of, split
-from takeback.resources.files.place import FILE_FLAGS, Place
+from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
 from takeback.resources.files.staging import Staging, dress, new_name, old_name
 
 SYNC_ONE_BY_ONE_MAX = 8
@@ -83,7 +83,7 @@ class Restorer:
         self.standing = standing
         self.contents = contents
         self.rollback = rollback
-        self._folders: dict[bytes, int] = {}
+        self._open = OpenFolders(place)
         self._before: dict[bytes, os.stat_result] = {}
 
     def run(self, works: list[Work]) -> None:
@@ -104,7 +104,7 @@ class Restorer:
             # The staging folder goes when all else is done: while it is there, a later start knows that it is not.
             self._dress_folders(works, staging)
             self._sync([(self._open(path), b".") for path in self._before if self._is_there(path)])
-            self._close()
+            self._open.close()
         for work in works:
             if work.did is None:
                 work.did = Did.RESTORED if work.goal is not None else Did.REMOVED
@@ -116,7 +116,7 @@ class Restorer:
         except OSError as error:
             for work in _open(works):
                 work.fail(f"nothing can be written in the workspace's folder: {error.strerror}")
-            self._close()
+            self._open.close()
             return None
         return made[0]
 
@@ -271,14 +271,6 @@ class Restorer:
             return False
         return True
 
-    def _open(self, path: bytes) -> int:
-        """A descriptor of a folder, kept open for the batch."""
-        if path not in self._folders:
-            if len(self._folders) >= 200:
-                self._close()
-            self._folders[path] = self.place.open(path)
-        return self._folders[path]
-
     def _touch(self, path: bytes) -> int:
         """A folder that we are going to change something in."""
         fd = self._open(path)
@@ -296,11 +288,6 @@ class Restorer:
                 raise
             os.fchmod(fd, (found.st_mode & 0o7777) | 0o300)
             do(fd)
-
-    def _close(self) -> None:
-        for fd in self._folders.values():
-            os.close(fd)
-        self._folders.clear()
 
 
 class _Blamed:

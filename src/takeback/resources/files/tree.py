@@ -116,7 +116,7 @@ def _store_node(folder: Folder, put: Put) -> bytes:
         (name, msgspec.structs.replace(below.entry, content=below.node))
         for name, below in folder.folders.items()
     ]
-    items.sort(key=lambda item: item[0])
+    items.sort()  # by name: no two are the same
     if len(items) <= 2 * PIECE_ENTRIES:
         return put(_encode((_LEAF, items)))
     pieces = [(piece[0][0], put(_encode((_LEAF, piece)))) for piece in _pieces(items)]
