@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from takeback.core import codec
 from takeback.core import events as e
-from takeback.core.change import ABSENT, Target, Version
+from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.record import Envelope, Record, seal, unseal
 from takeback.errors import CorruptionError, FormatTooNew, TakebackError, UsageError
 
@@ -125,6 +125,7 @@ def test_versions_compare_by_id_alone() -> None:
 def test_targets_read_well() -> None:
     assert str(Target("files", "src/a.py")) == "src/a.py"
     assert str(Target("files", "x", root="home")) == "home:x"
+    assert repr(Change(Target("files", "x"), ABSENT, Version("f:644:1"))) == "<Change x absent to f:644:1>"
 
 
 def test_errors_end_with_the_way_out() -> None:

@@ -73,6 +73,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     shared_with: tuple[str, ...] = ()
     in_doubt: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Change {str(self.target)[:80]} {self.before.id[:20]} to {self.after.id[:20]}>"
+
 
 class Entry(msgspec.Struct, frozen=True):
     """A change as history knows it: with the action that made it and its place in the workspace's order."""

@@ -13,15 +13,16 @@ from blake3 import blake3
 
 from takeback.resources.files.tree import Folder
 
-MAGIC = b"takeback index 3\n"
+MAGIC = b"takeback index 4\n"
 
 
 class Index(msgspec.Struct, array_like=True):
-    """A tree by its name, with the keys under which its files were read."""
+    """A tree by its name, with the keys under which its files were read, and what was left out of it."""
 
     tree: bytes
     root: Folder
     generation: int
+    rules: str
     stated: dict[bytes, str] = {}
 
 

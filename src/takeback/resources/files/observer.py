@@ -40,6 +40,7 @@ class Observer:
         put: trees.Put,
         has: Callable[[bytes], bool],
         generation: Callable[[], int],
+        rules: str,
         watching: bool,
     ) -> None:
         self.place = place
@@ -52,6 +53,7 @@ class Observer:
         self._has = has
         self._generation = generation
         self._trusted = -1
+        self._rules = rules
         self._watching = watching
         self._watcher: Watcher | None = None
         self._audited = 0.0
@@ -120,7 +122,7 @@ class Observer:
     def remember(self) -> None:
         """Keep what is known for the next process."""
         if self._root is not None and self.tree:
-            save_index(self._cache, Index(self.tree, self._root, self._trusted, self._stated))
+            save_index(self._cache, Index(self.tree, self._root, self._trusted, self._rules, self._stated))
 
     def close(self) -> None:
         self._stop_watching()
@@ -144,7 +146,10 @@ class Observer:
     def _load(self) -> bool:
         """Go on from what the last process knew."""
         index = load_index(self._cache)
-        if index is None or index.generation != self._trusted or not self._has(index.tree):
+        if index is None or not self._has(index.tree):
+            return False
+        if (index.generation, index.rules) != (self._trusted, self._rules):
+            # Content may be gone, or files that were left out belong to the tree now.
             return False
         self.tree, self._root, self._stated = index.tree, index.root, index.stated
         self._since, self._before = index.tree, {}

@@ -6,6 +6,7 @@ planted while we work can make us fail, but not write or read outside.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from takeback.errors import UsageError
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-OPEN_FOLDERS_MAX = 256
+OPEN_FOLDERS_MAX = 512
 OPEN_DEPTH_MAX = 64
 
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -74,10 +75,18 @@ class OpenFolders:
     def __call__(self, path: bytes) -> int:
         """A descriptor of the folder at this path."""
         fd = self._fds.get(path)
-        if fd is None:
-            if len(self._fds) >= OPEN_FOLDERS_MAX:
-                self.close()
-            fd = self._fds[path] = self._open(path)
+        if fd is not None:
+            return fd
+        if len(self._fds) >= OPEN_FOLDERS_MAX:
+            self.close()
+        try:
+            fd = self._open(path)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._fds:
+                raise
+            self.close()
+            fd = self._open(path)
+        self._fds[path] = fd
         return fd
 
     def _open(self, path: bytes) -> int:

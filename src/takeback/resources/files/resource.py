@@ -74,6 +74,7 @@ class Files:
             put=self._put,
             has=blobs.has,
             generation=generation,
+            rules="\n".join(stated),
             watching=watching,
         )
 
