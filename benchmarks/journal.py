@@ -130,9 +130,10 @@ def throughput(work: Callable[[Path, int, Barrier], None], path: Path, count: in
 def append_many(path: Path, count: int, ready: Barrier) -> None:
     journal = SqliteJournal(path)
     (run,) = journal.append([e.RunBegan("run")], stream="")
+    action = event()
     ready.wait()
-    for number in range(count):
-        journal.append([event(number)], stream=run.stream)
+    for _ in range(count):
+        journal.append([action], stream=run.stream)
     ready.wait()
     journal.close()
 
@@ -208,7 +209,7 @@ def main() -> None:
         fold(arguments.fold)
         return
     part = 10 if arguments.quick else 1
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+    with tempfile.TemporaryDirectory(prefix="takeback-bench-") as name:
         folder = Path(name)
         print(f"{'':<44} {'measured':<44} {'goal':<12}")
         ours, theirs = one_append(folder, 3000 // part)

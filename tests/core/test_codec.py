@@ -115,10 +115,10 @@ def test_a_newer_event_is_refused_and_not_misread(event: dict[str, str]) -> None
 
 
 def test_versions_compare_by_id_alone() -> None:
-    assert Version("x", {"mtime": 1}) == Version("x", {"mtime": 2})
+    assert Version("x", "t1", {"size": 1}) == Version("x", "t2", {"size": 2})
     assert not Version("x", "t1", {"a": 1}) != Version("x", "t2")  # noqa: SIM202
     assert Version("x") != Version("y") and Version("x") != "x"
-    assert len({Version("x", 1), Version("x", 2)}) == 1
+    assert len({Version("x", "t1"), Version("x", "t2")}) == 1
     assert not ABSENT and Version("x")
 
 

@@ -148,4 +148,6 @@ def assert_goes_on(journal: SqliteJournal) -> None:
     journal.close()
     known, findings = Anchor(journal.anchor.path).read()
     assert findings == []
-    assert set(known) == set(range(1, record.seq + 1))
+    # Who was killed between commit and anchor while others went on may have left its lines out for ever.
+    left_out = set(range(1, record.seq + 1)) - set(known)
+    assert len(left_out) <= 2 * GANG and not left_out & set(range(record.seq - 40, record.seq + 1))

@@ -80,12 +80,12 @@ class Meddler(MemoryBlobs):
         super().__init__()
         self._path, self._left = path, times
 
-    def put(self, data: bytes | memoryview) -> bytes:
+    def put(self, data: bytes | memoryview, *, packed: bool = True) -> bytes:
         if self._left:
             self._left -= 1
             with self._path.open("ab") as file:
                 file.write(b"more")
-        return super().put(data)
+        return super().put(data, packed=packed)
 
 
 def test_a_file_that_changes_is_read_again(root: Path, root_fd: int) -> None:

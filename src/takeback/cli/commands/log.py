@@ -15,6 +15,7 @@ from takeback.core.history import Action, Checkpoint, History
     "-n",
     "--limit",
     type=click.IntRange(min=0),
+    metavar="N",
     default=20,
     show_default=True,
     help="How many entries, 0 for all",
