@@ -28,8 +28,10 @@ from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RollbackIncomplete, UsageError
 from takeback.ports import Finding, Journal
+from takeback.resources.files import tree as trees
+from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder
-from takeback.resources.files.resource import Files, file_text
+from takeback.resources.files.resource import Files, file_text, tree_of
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
@@ -72,6 +74,9 @@ class Workspace:
     @cached_property
     def settings(self) -> config.Config:
         """takeback.toml, as a human wrote or accepted it: an agent must not loosen its own protection."""
+        running = [action for action in self.history.open_actions() if action.is_tool]
+        if running:
+            return self._settings_before(running[0])
         entry = self.history.untrusted_since(CONFIG)
         if entry is None:
             return config.read_config(self.root)
@@ -81,6 +86,17 @@ class Workspace:
         )
         before = file_text(StoredContents(self.store), entry.change.before)
         return config.parse_config(before.decode(), self.root / config.FILE) if before else config.Config()
+
+    def _settings_before(self, action: Action) -> config.Config:
+        """What held when a running action began; it may be writing the file now."""
+        for mark in getattr(action.began, "marks", ()):
+            if mark.resource == "files":
+                found = trees.lookup(tree_of(mark.state), os.fsencode(config.FILE), self.store.get)
+                text = file_text(StoredContents(self.store), version_of(found))
+                return (
+                    config.parse_config(text.decode(), self.root / config.FILE) if text else config.Config()
+                )
+        return config.read_config(self.root)
 
     def accept_config(self) -> None:
         """Let the settings that an action wrote take effect."""
@@ -320,8 +336,11 @@ class Workspace:
             # The present is recorded first, so that its content counts as needed.
             self.tracker.save("before gc", config.actor())
             self._generation.rise()
+            history = self.ledger.history
+            running = [*history.open_actions(), *history.open_actions(Life.BACKGROUND)]
             return prune(
                 self.journal.read(),
+                [mark for action in running for mark in getattr(action.began, "marks", ())],
                 self.files,
                 self.store,
                 Limits(limits.keep_days, limits.keep_checkpoints, limits.quota_bytes),

@@ -90,6 +90,8 @@ class Story:
                 "keep": e.Did.KEPT,
                 "conflict": e.Did.CONFLICT,
             }[planned.do]
-            items.append(e.Item(planned.target, did, verified=True, settles=planned.settles))
+            items.append(
+                e.Item(planned.target, did, verified=True, settles=planned.settles, seqs=planned.seqs)
+            )
         self.tell(e.RollbackEnded(began.id, tuple(items), plan.swaps))
         return began.id

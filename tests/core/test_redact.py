@@ -31,6 +31,7 @@ def test_tokens_of_known_shape(secret: str, form: str) -> None:
         ("mysql --password=hunter2", f"mysql --password={HIDDEN}"),
         ("deploy --api-key 'a b' now", f"deploy --api-key {HIDDEN} now"),
         ("curl -H 'Authorization: Bearer abc.def'", f"curl -H 'Authorization: Bearer {HIDDEN}'"),
+        ("curl -u bob:hunter2 http://x", f"curl -u bob:{HIDDEN} http://x"),
         ("git clone https://me:hunter2@example.org/x", f"git clone https://me:{HIDDEN}@example.org/x"),
         ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----", HIDDEN),
     ],

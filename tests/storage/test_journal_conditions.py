@@ -135,11 +135,15 @@ def test_files_that_may_not_grow_lose_nothing(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_a_file_that_vanishes_while_it_is_open_is_noticed(path: Path) -> None:
+def test_a_file_that_vanishes_while_it_is_open_is_noticed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("takeback.storage.sqlite.LOOK_S", 0.0)
     journal = filled(path, 3)
     path.unlink()
-    with pytest.raises(CorruptionError, match="removed or replaced while it was open"):
-        journal.append([CheckpointTaken()], stream="w")
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match="removed or replaced while it was open"):
+            journal.append([CheckpointTaken()], stream="w")
     journal.close()
 
 

@@ -203,6 +203,8 @@ class Item(_Base, frozen=True, tag=False):
     verified: bool = False
     why: str = ""
     settles: tuple[str, ...] = ()
+    seqs: tuple[int, ...] = ()
+    """The records with the changes that are settled: an action may have changed a target more than once."""
 
 
 class RollbackBegan(_Base, frozen=True, tag="rollback-began"):

@@ -121,7 +121,7 @@ class History:
         self._unended: dict[str, Action] = {}
         self._timeline: dict[Target, list[Entry]] = defaultdict(list)
         self._shared: dict[str, list[Entry]] = defaultdict(list)
-        self._settlers: dict[tuple[str, Target], list[str]] = defaultdict(list)
+        self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -150,15 +150,17 @@ class History:
         both = [*self.actions[action].made, *self._shared.get(action, [])]
         return sorted(both, key=lambda entry: entry.seq)
 
-    def taken_back(self, action: str, target: Target) -> bool:
-        """Whether a rollback that itself still stands has settled this action's change of the target."""
-        return any(
-            not self.taken_back(rollback, target) for rollback in self._settlers.get((action, target), ())
-        )
+    def taken_back(self, action: str, target: Target, seq: int) -> bool:
+        """Whether a rollback that itself still stands has settled this change of the target.
+
+        An action's change is known by the record that holds it. A rollback has one word on each target.
+        """
+        key = (action, target, 0 if self.actions[action].is_rollback else seq)
+        return any(not self.taken_back(rollback, target, 0) for rollback in self._settlers.get(key, ()))
 
     def live(self, action: str) -> list[Entry]:
         """The changes of an action that are not taken back."""
-        return [entry for entry in self.entries(action) if not self.taken_back(action, entry.target)]
+        return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
 
     def untrusted_since(self, target: Target) -> Entry | None:
         """The change with which actions began to write a target that no human has written or accepted since."""
@@ -166,7 +168,7 @@ class History:
         for entry in reversed(self.timeline(target)):
             if untrusted is None and entry.change.after.id == self.config_accepted:
                 return None
-            if not self.actions[entry.action].is_tool or self.taken_back(entry.action, target):
+            if not self.actions[entry.action].is_tool or self.taken_back(entry.action, target, entry.seq):
                 break
             untrusted = entry
         return untrusted
@@ -176,7 +178,7 @@ class History:
         return [
             item.target
             for item in self.actions[rollback].items
-            if item.did in SETTLING and not self.taken_back(rollback, item.target)
+            if item.did in SETTLING and not self.taken_back(rollback, item.target, 0)
         ]
 
     def open_actions(self, life: Life = Life.OPEN) -> list[Action]:
@@ -251,8 +253,13 @@ class History:
             self._finish(record, action, event.changes)
             for item in event.items:
                 if item.did in SETTLING:
-                    for settled in item.settles:
-                        self._settlers[settled, item.target].append(action.id)
+                    self._settle(action.id, item)
+
+    def _settle(self, rollback: str, item: e.Item) -> None:
+        for action in item.settles:
+            is_rollback = action in self.actions and self.actions[action].is_rollback
+            for seq in (0,) if is_rollback else item.seqs:
+                self._settlers[action, item.target, seq].append(rollback)
 
     def _checkpoint_taken(self, record: Record, event: e.CheckpointTaken) -> None:
         self.checkpoints[record.id] = Checkpoint(record.id, record.stream, record.at_us, event)

@@ -28,6 +28,7 @@ _AFTER = [
     re.compile(rf"(?i)((?:^|[\s\"'&?;])[\w-]*(?:{_NAMES})[\w-]*\s*=\s*)(?:\"[^\"]*\"|'[^']*'|[^\s&;\"']+)"),
     re.compile(rf"(?i)(--?[\w-]*(?:{_NAMES})[\w-]*\s+)(?!-)(?:\"[^\"]*\"|'[^']*'|\S+)"),
     re.compile(r"(?i)(\b(?:authorization|x-api-key|cookie)\s*:\s*(?:bearer\s+|basic\s+|token\s+)?)[^\s\"']+"),
+    re.compile(r"((?:^|\s)-u\s+[^\s:]+:)\S+"),
     re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(?=@)"),
 ]
 

@@ -84,6 +84,7 @@ class Planned(msgspec.Struct, frozen=True):
     present: Version
     goal: Version
     settles: tuple[str, ...]
+    seqs: tuple[int, ...] = ()
     why: str = ""
     merges: tuple[Merge, ...] = ()
     blockers: tuple[str, ...] = ()
@@ -175,6 +176,7 @@ def _decide(
     settles = tuple(
         dict.fromkeys(id for entry in entries for id in _makers(entry) if id in selection.actions)
     )
+    seqs = tuple(entry.seq for entry in entries)
     version, why = present, ""
     merges: list[Merge] = []
     for segment in reversed(segments):
@@ -195,9 +197,9 @@ def _decide(
             merges.append(Merge(segment.after, segment.before))
             continue
         blockers = _blockers(history, target, entries)
-        return Planned(target, Do.CONFLICT, present, present, settles, why, blockers=blockers)
+        return Planned(target, Do.CONFLICT, present, present, settles, seqs, why, blockers=blockers)
     do = _what(version, present, kept=bool(why), merging=bool(merges))
-    return Planned(target, do, present, version, settles, why, tuple(merges))
+    return Planned(target, do, present, version, settles, seqs, why, tuple(merges))
 
 
 def _what(version: Version, present: Version, *, kept: bool, merging: bool) -> Do:
@@ -221,7 +223,7 @@ def _blockers(history: History, target: Target, entries: list[Entry]) -> tuple[s
             for entry in history.timeline(target)
             if entry.seq > entries[0].seq
             and entry.seq not in mine
-            and not history.taken_back(entry.action, target)
+            and not history.taken_back(entry.action, target, entry.seq)
         )
     )
 

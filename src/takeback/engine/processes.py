@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import time
 from pathlib import Path
 
 from takeback.core.events import Process
+
+SIGN_OF_LIFE_NS = 60 * 10**9
 
 VARIABLE = "TAKEBACK_ACTION"
 """In the environment of everything that an action starts. It outlives parents, sessions and closed descriptors."""
@@ -21,14 +24,16 @@ def describe(pid: int) -> Process:
     return Process(pid, _started(pid), _boot(), platform.node())
 
 
-def is_alive(process: Process | None) -> bool:
-    """Whether this very process still runs. On another host nobody can tell, so it counts as alive."""
+def is_alive(process: Process | None, last_sign_ns: int = 0) -> bool:
+    """Whether this very process still runs.
+
+    On another machine, one of another name and another boot, only its last sign of life can tell.
+    """
     if process is None:
         return False
-    if process.host != platform.node():
-        return True
     if process.boot != _boot():
-        return False
+        elsewhere = process.host != platform.node()
+        return elsewhere and time.time_ns() - last_sign_ns < SIGN_OF_LIFE_NS
     try:
         os.kill(process.pid, 0)
     except ProcessLookupError:

@@ -53,16 +53,24 @@ class Pruned(msgspec.Struct, frozen=True):
         return max(0, self.bytes_before - self.bytes_after)
 
 
-def prune(records: Iterable[Record], keeper: Keeper, store: Store, limits: Limits, now_us: int) -> Pruned:
-    """Let go of what the limits do not keep. Under the lock."""
+def prune(
+    records: Iterable[Record],
+    pinned: Iterable[Mark],
+    keeper: Keeper,
+    store: Store,
+    limits: Limits,
+    now_us: int,
+) -> Pruned:
+    """Let go of what the limits do not keep. Under the lock. Pinned marks stay whatever their age."""
+    always = [(0, mark) for mark in pinned if mark.resource == "files"]
     marks = _marks(records)
     kept = _within(marks, limits, now_us)
     before = store.size_bytes()
-    _sweep(keeper, store, kept)
+    _sweep(keeper, store, [*kept, *always])
     # Over the quota the oldest half goes, again and again, until it fits or only the last mark is left.
     while limits.quota_bytes and store.size_bytes() > limits.quota_bytes and len(kept) > 1:
         kept = kept[(len(kept) + 1) // 2 :]
-        _sweep(keeper, store, kept)
+        _sweep(keeper, store, [*kept, *always])
     return Pruned(len(kept), len(marks) - len(kept), before, store.size_bytes())
 
 

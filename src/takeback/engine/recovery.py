@@ -5,7 +5,6 @@ from __future__ import annotations
 from takeback.core import events as e
 from takeback.core.history import Action
 from takeback.core.lifecycle import Life
-from takeback.engine import processes
 from takeback.engine.tracker import Tracker, shared
 
 
@@ -18,7 +17,7 @@ def settle(tracker: Tracker) -> list[str]:
             continue
         if action.life is Life.BACKGROUND:
             _end_background(tracker, action)
-        elif not processes.is_alive(getattr(action.began, "process", None)):
+        elif not tracker.is_guarded(action):
             notes.append(_settle_one(tracker, action))
     return notes
 

@@ -68,8 +68,9 @@ class RollbackReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
-            names = _names(item.target for item in self.items if item.did == "conflict")
-            return f"Stopped: {names} changed since; nothing was taken back."
+            conflicts = [item for item in self.items if item.did == "conflict"]
+            names, why = _names(item.target for item in conflicts), conflicts[0].why
+            return f"Stopped at {names}: {why}. Nothing was taken back."
         if not self.items:
             return "Nothing to take back."
         parts = [f"{did} {_names(targets)}" for did, targets in self.grouped()]

@@ -210,15 +210,17 @@ class Rollbacks:
 
     def _restored(self, change: Change, checkpoint: str) -> Planned:
         history, position = self.ledger.history, ids.seq_of(checkpoint)
-        settles = dict.fromkeys(
-            entry.action
+        undone = [
+            entry
             for entry in history.timeline(change.target)
             if entry.seq > position
             and history.actions[entry.action].is_tool
-            and not history.taken_back(entry.action, change.target)
-        )
+            and not history.taken_back(entry.action, change.target, entry.seq)
+        ]
         do = Do.RESTORE if change.after else Do.REMOVE
-        return Planned(change.target, do, change.before, change.after, tuple(settles))
+        settles = tuple(dict.fromkeys(entry.action for entry in undone))
+        seqs = tuple(entry.seq for entry in undone)
+        return Planned(change.target, do, change.before, change.after, settles, seqs)
 
     # The deed
 
@@ -233,7 +235,9 @@ class Rollbacks:
         if not plan.items:
             return report
         faults.reach(PLANNED)
-        items = tuple(e.Item(i.target, _did(i), why=i.why, settles=i.settles) for i in plan.items)
+        items = tuple(
+            e.Item(i.target, _did(i), why=i.why, settles=i.settles, seqs=i.seqs) for i in plan.items
+        )
         began = e.RollbackBegan(
             kind, plan.of, plan.swaps, items, self.actor, tuple(self.ledger.history.marks.values())
         )
@@ -251,12 +255,9 @@ class Rollbacks:
             swapped.update({s.target: s for s in self.tracker.resources[name].swap(swaps, id)})
         faults.reach(SWAPPED)
         items = tuple(_item(planned, swapped.get(planned.target)) for planned in began.items)
-        changes = tuple(
-            Change(c.target, c.before, swapped[c.target].now)
-            for c in began.swaps
-            if not swapped[c.target].now.alike(c.before) and swapped[c.target].did is not e.Did.CONFLICT
-        )
-        marks, unseen = self._meanwhile(began)
+        done = {c.target: _written(c, swapped[c.target]) for c in began.swaps}
+        changes = tuple(change for change in done.values() if not change.after.alike(change.before))
+        marks, unseen = self._meanwhile(began, done)
         items = (*items, *unseen)
         self.ledger.append([e.RollbackEnded(id, items, changes, marks)])
         self.ledger.journal.sync()
@@ -269,20 +270,33 @@ class Rollbacks:
         kind = began.kind.value
         return RollbackReport(id, kind, began.of, judge(items), shown, finished_earlier=finished_earlier)
 
-    def _meanwhile(self, began: e.RollbackBegan) -> tuple[tuple[e.Mark, ...], list[e.Item]]:
+    def _meanwhile(
+        self, began: e.RollbackBegan, done: Mapping[Target, Change]
+    ) -> tuple[tuple[e.Mark, ...], list[e.Item]]:
         """Look at the world after the swaps. What else changed while they ran is somebody else's.
 
         But what comes to light below something that was put back had been out of sight: it may be the agent's.
         """
         marks = self.tracker.marks()
-        ours = {change.target for change in began.swaps}
-        others = tuple(change for change in self.tracker.since_last(marks) if change.target not in ours)
-        if others:
-            self.ledger.append([e.DriftSeen(others)])
-        above = tuple(f"{target.name}/" for target in ours)
+        others = [change for change in self.tracker.since_last(marks) if change.target not in done]
+        now = self._seen(done)
+        since = [
+            Change(t, change.after, now[t]) for t, change in done.items() if not now[t].alike(change.after)
+        ]
+        if others or since:
+            self.ledger.append([e.DriftSeen((*others, *since))])
+        above = tuple(f"{change.target.name}/" for change in began.swaps)
         why = "it was out of sight when the action was recorded, and is not as it was last known"
-        hidden = [c.target for c in others if c.target.name.startswith(above)]
+        hidden = [change.target for change in others if change.target.name.startswith(above)]
         return marks, [e.Item(target, e.Did.UNVERIFIABLE, why=why) for target in hidden]
+
+
+def _written(planned: Change, swapped: Swapped) -> Change:
+    """What the rollback itself did to a target. A version that is not its own came from somebody after it."""
+    if swapped.did is e.Did.CONFLICT or swapped.now == planned.before:
+        return Change(planned.target, planned.before, planned.before)
+    after = swapped.now if swapped.now == planned.after else planned.after
+    return Change(planned.target, planned.before, after)
 
 
 def _pid(action: Action) -> int:

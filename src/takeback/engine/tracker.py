@@ -90,7 +90,7 @@ class Tracker:
         # Beside processes that outlived their command, or their guard, a human may be working too.
         in_doubt = all(owner.life is Life.BACKGROUND for owner in owners)
         marked = shared(changes, others, in_doubt=in_doubt)
-        if not in_doubt and not any(map(is_guarded, owners)):
+        if not in_doubt and not any(map(self.is_guarded, owners)):
             marked = self.proved(first, marked)
         self.ledger.append([e.ChangesSeen(first.id, marked, marks)], first.stream)
 
@@ -188,6 +188,10 @@ class Tracker:
         faults.reach(ENDED)
         return action
 
+    def is_guarded(self, action: Action) -> bool:
+        """Whether the process that records the action still lives."""
+        return processes.is_alive(getattr(action.began, "process", None), self.life.last_ns(action.id))
+
     def living(self, action_id: str) -> list[int]:
         """Processes that the action started and that still live."""
         return processes.descendants(self.token(action_id))
@@ -195,11 +199,6 @@ class Tracker:
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""
         return f"{self.name}:{action_id}"
-
-
-def is_guarded(action: Action) -> bool:
-    """Whether the process that records the action still lives."""
-    return processes.is_alive(getattr(action.began, "process", None))
 
 
 def shared(

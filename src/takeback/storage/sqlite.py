@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from takeback.storage.sqlite_errors import explain
 from takeback.storage.sqlite_file import connect
 
 BUSY_S = 10.0
+LOOK_S = 1.0
 
 BEFORE_BEGIN = crash_point("journal-before-begin")
 INSIDE = crash_point("journal-inside")
@@ -53,6 +55,7 @@ class SqliteJournal:
         self._is_anchored = False
         self._is_closed = False
         self._seen = 0
+        self._look_again_s = 0.0
         # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
         self.lock = threading.RLock()
         self._db: apsw.Connection | None = None
@@ -118,12 +121,11 @@ class SqliteJournal:
         """Write a batch in one transaction; where its key was used before, give that back instead."""
         sqlite_rows.refuse_nesting(db)
         try:
-            db.execute("BEGIN IMMEDIATE")
+            last, head = sqlite_rows.begin(db, batch.stream)
             earlier = sqlite_rows.find(db, batch.key) if batch.key else ()
             if earlier:
                 db.execute("COMMIT")
                 return batch.answer(earlier), False
-            last, head = sqlite_rows.ends(db, batch.stream)
             self._trust(db, last)
             rows, records = batch.seal(seq=last + 1, head=head, at_us=self._clock.now_us())
             sqlite_rows.insert(db, rows)
@@ -163,7 +165,7 @@ class SqliteJournal:
 
     def _trust(self, db: apsw.Connection, last: int) -> None:
         """Refuse to go on from a journal that is not the one which was written; inside the transaction."""
-        if _identity(self._name) != self._file:
+        if self._is_replaced():
             raise CorruptionError(
                 f"{self.path} was removed or replaced while it was open. Nothing was recorded",
                 hint="open it again; `takeback verify` then names what is missing",
@@ -179,6 +181,16 @@ class SqliteJournal:
         except OSError as error:
             raise unusable(self.anchor.path, error) from error
         self._is_anchored = True
+
+    def _is_replaced(self) -> bool:
+        """Whether another file has the name of ours; looked at once a second, since a look takes its time."""
+        now = time.monotonic()
+        if now < self._look_again_s:
+            return False
+        if _identity(self._name) != self._file:
+            return True
+        self._look_again_s = now + LOOK_S
+        return False
 
     def _catch_up(self, db: apsw.Connection, last: int) -> None:
         """Hold the end of the journal against that of the anchor, and add the lines that a crash left out."""

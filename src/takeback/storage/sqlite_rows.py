@@ -24,7 +24,10 @@ _BY_KEY = _ROW + "WHERE key = ? ORDER BY seq"
 _ONE = _ROW + "WHERE seq = ?"
 _HEAD = "SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1"
 _STREAM_HEAD = "SELECT n, digest FROM events WHERE stream = ? ORDER BY n DESC LIMIT 1"
-_ENDS = "SELECT (SELECT max(seq) FROM events), n, digest FROM events WHERE stream = ? ORDER BY n DESC LIMIT 1"
+_BEGIN = (
+    "BEGIN IMMEDIATE; "
+    "SELECT (SELECT max(seq) FROM events), n, digest FROM events WHERE stream = ? ORDER BY n DESC LIMIT 1"
+)
 _STREAM_AT = "SELECT n FROM events WHERE stream = ? AND seq <= ? ORDER BY n DESC LIMIT 1"
 _DIGESTS = "SELECT seq, digest FROM events WHERE seq > ? ORDER BY seq"
 _INSERT = "INSERT INTO events (seq, stream, n, key, digest, body) VALUES (?, ?, ?, nullif(?, ''), ?, ?)"
@@ -55,9 +58,9 @@ def head(db: apsw.Connection, stream: str | None) -> Head:
     return Head(*row) if row else NOTHING
 
 
-def ends(db: apsw.Connection, stream: str) -> tuple[int, Head]:
-    """The last sequence number, and the end of a stream: both in one look, as every append needs them."""
-    row: Any = db.execute(_ENDS, (stream,)).fetchone()
+def begin(db: apsw.Connection, stream: str) -> tuple[int, Head]:
+    """Take the write lock, and give what every append needs: the last sequence number, the end of the stream."""
+    row: Any = db.execute(_BEGIN, (stream,)).fetchone()
     return (row[0], Head(row[1], row[2])) if row else (head(db, None).count, NOTHING)
 
 

@@ -47,7 +47,8 @@ def command(ctx: click.Context, session: Session, deep: bool) -> None:
     else:
         session.line(f"Verified {plural(count, 'event')}: complete, in order and unaltered.")
         if deep:
-            session.line("Every stored byte and every file of the workspace is what the record says.")
+            what = "Every stored byte" if drift else "Every stored byte and every file of the workspace"
+            session.line(f"{what} is what the record says.")
         if drift:
             session.line(
                 f"Since the last record {counted(drift)} changed outside any action; those are yours."

@@ -13,12 +13,21 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from takeback.core.change import Target
-from takeback.errors import BackendError
 from takeback.ports import Contents, Swap
 from takeback.resources.files import linux
-from takeback.resources.files.entry import FILE, FOLDER, Entry, entry_of, kind_of, path_of_target, split
+from takeback.resources.files.entry import (
+    FILE,
+    FOLDER,
+    LINK,
+    OPAQUE,
+    Entry,
+    entry_of,
+    kind_of,
+    path_of_target,
+    split,
+)
 from takeback.resources.files.place import FILE_FLAGS, Place
-from takeback.resources.files.staging import READY, LeftStaging, left_behind, new_name, old_name
+from takeback.resources.files.staging import LeftStaging, left_behind, new_name, old_name
 
 
 class Rescued(msgspec.Struct):
@@ -45,47 +54,56 @@ def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Content
         return Rescued()
     kept: dict[Target, str] = {}
     if staging.is_ready():
-        known = {_print(entry_of(v)) for swap in swaps for v in (swap.present, swap.goal)}
-        for name in staging.names():
-            if name != READY and _looked_at(staging, name, contents) not in known:
-                kept.update(_give_back(place, staging, name, swaps))
+        paths = {swap.target: path_of_target(swap.target) for swap in swaps}
+        for swap in swaps:
+            known = {_print(entry_of(version)) for version in (swap.present, swap.goal)}
+            for name in (new_name(paths[swap.target]), old_name(paths[swap.target])):
+                if _looked_at(staging, name, contents) not in (None, *known):
+                    kept[swap.target] = _give_back(place, staging, name, paths[swap.target])
     staging.close()
     return Rescued(True, kept)
 
 
-def _print(entry: Entry | None) -> tuple[str, bytes]:
+Print = tuple[str, bytes]
+"""What tells whose version something is: its kind and content."""
+
+
+def _print(entry: Entry | None) -> Print:
     return (entry.kind, entry.content) if entry is not None else ("", b"")
 
 
-def _looked_at(staging: LeftStaging, name: bytes, contents: Contents) -> tuple[str, bytes]:
-    found = os.stat(name, dir_fd=staging.fd, follow_symlinks=False)
+def _looked_at(staging: LeftStaging, name: bytes, contents: Contents) -> Print | None:
+    """None where there is nothing. What cannot be read is nobody's that we know."""
+    try:
+        found = os.stat(name, dir_fd=staging.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
     kind = kind_of(found.st_mode)
-    if kind == "l":
+    if kind == LINK:
         return kind, os.readlink(name, dir_fd=staging.fd)
     if kind != FILE:
         return kind, b""
-    fd = os.open(name, FILE_FLAGS, dir_fd=staging.fd)
+    try:
+        fd = os.open(name, FILE_FLAGS, dir_fd=staging.fd)
+    except OSError:
+        return OPAQUE, b""
     try:
         return kind, contents.put(fd, found.st_size)
     finally:
         os.close(fd)
 
 
-def _give_back(place: Place, staging: LeftStaging, name: bytes, swaps: Sequence[Swap]) -> dict[Target, str]:
-    """Put a human's version back where it came from."""
-    for swap in swaps:
-        path = path_of_target(swap.target)
-        if name not in (new_name(path), old_name(path)):
-            continue
-        folder, own = split(path)
+def _give_back(place: Place, staging: LeftStaging, name: bytes, path: bytes) -> str:
+    """Put a human's version back where it came from, or where it can be seen. Says what was done."""
+    why = "it was changed while it was being taken back"
+    folder, own = split(path)
+    try:
         with place.folder(folder) as fd:
             flags = linux.RENAME_EXCHANGE if _exists(fd, own) else linux.RENAME_NOREPLACE
             linux.renameat2(staging.fd, name, fd, own, flags)
-        return {swap.target: "it was changed while it was being taken back; that version was put back"}
-    raise BackendError(
-        f"{staging.name.decode()} in the workspace holds {name.decode()}, which no rollback put there",
-        hint="move it out of that folder, and run the command again",
-    )
+    except OSError:
+        return f"{why}; that version is kept as {staging.let_out(name, path)}"
+    return f"{why}; that version was put back"
 
 
 def _exists(fd: int, name: bytes) -> bool:

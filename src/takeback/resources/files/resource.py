@@ -13,7 +13,7 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.errors import BackendError, CorruptionError
+from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files.capture import Capture, Progress
@@ -91,10 +91,10 @@ class Files:
 
     @contextmanager
     def _kept_or_forgotten(self) -> Iterator[None]:
-        """A store that fails forgets what it was given, so we must not believe that it is kept."""
+        """What was interrupted, for whatever reason, is not believed: neither what was seen nor what was kept."""
         try:
             yield
-        except BackendError:
+        except BaseException:
             self._observer.forget()
             raise
 

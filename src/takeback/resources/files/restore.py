@@ -21,8 +21,8 @@ from takeback.core.events import Did
 from takeback.errors import CorruptionError
 from takeback.ports import Contents
 from takeback.resources.files import linux
-from takeback.resources.files.entry import FILE, FOLDER, RESTORABLE, Entry, Key, key_of, kind_of, split
-from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
+from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, key_of, split
+from takeback.resources.files.place import OpenFolders, Place
 from takeback.resources.files.staging import Staging, dress, new_name, old_name
 
 SYNC_ONE_BY_ONE_MAX = 8
@@ -94,16 +94,17 @@ class Restorer:
         staging = self._make_staging(works)
         if staging is None:
             return
+        # If this is interrupted, the staging folder stays: a later start looks at what is in it.
         try:
             self._stage(staging, works)
             self._remove(staging, works)
             self._make_folders(works)
             self._put_in_place(staging, works)
             self._dress_in_place(works)
-        finally:
-            # The staging folder goes when all else is done: while it is there, a later start knows that it is not.
+            self._clear(staging, works)
             self._dress_folders(works, staging)
-            self._sync([(self._open(path), b".") for path in self._before if self._is_there(path)])
+            self._sync_folders()
+        finally:
             self._open.close()
         for work in works:
             if work.did is None:
@@ -122,14 +123,16 @@ class Restorer:
 
     def _stage(self, staging: Staging, works: list[Work]) -> None:
         choose_links(works, self.standing)
+        few = len(works) <= SYNC_ONE_BY_ONE_MAX
         for work in _open(works):
             if work.goal is None or work.goal.kind == FOLDER or work.in_place or work.link_to is not None:
                 continue
             with _Blamed(work):
-                staging.make(new_name(work.path), work.goal, self.contents)
+                staging.make(new_name(work.path), work.goal, self.contents, durable=few)
                 work.staged = new_name(work.path)
         faults.reach(STAGED)
-        self._sync([(staging.fd, work.staged) for work in works if work.staged])
+        if not few:
+            self._sync_all()
         staging.ready()
         faults.reach(READY)
 
@@ -158,10 +161,7 @@ class Restorer:
         trash = old_name(work.path)
         linux.renameat2(fd, name, staging.fd, trash, linux.RENAME_NOREPLACE)
         if not self._is_ours(staging.fd, trash, work.key):
-            linux.renameat2(staging.fd, trash, fd, name, linux.RENAME_NOREPLACE)
-            work.fail("it was changed while it was being taken back", Did.CONFLICT)
-        else:
-            staging.drop(trash)
+            self._give_back(staging, work, trash, fd, name)
 
     def _make_folders(self, works: list[Work]) -> None:
         new = [w for w in _open(works) if w.goal and w.goal.kind == FOLDER and not w.in_place]
@@ -198,8 +198,32 @@ class Restorer:
                 return work.fail("somebody made it anew while it was being taken back", Did.CONFLICT)
         linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_EXCHANGE)
         if not self._is_ours(staging.fd, work.staged, work.key):
-            linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_EXCHANGE)
-            work.fail("it was changed while it was being taken back", Did.CONFLICT)
+            self._give_back(staging, work, work.staged, fd, name)
+
+    def _give_back(self, staging: Staging, work: Work, staged: bytes, fd: int, name: bytes) -> None:
+        """What came out is somebody's, written in the last instant. It goes back, or gets a name of its own."""
+        why = "it was changed while it was being taken back"
+        staging.foreign.add(staged)
+        try:
+            flags = linux.RENAME_NOREPLACE if work.goal is None else linux.RENAME_EXCHANGE
+            linux.renameat2(staging.fd, staged, fd, name, flags)
+        except OSError:
+            why += f", and again; the first of these versions is {staging.let_out(staged, work.path)}"
+        staging.foreign.discard(staged)
+        work.fail(why, Did.CONFLICT)
+
+    def _clear(self, staging: Staging, works: list[Work]) -> None:
+        """Throw away what was replaced, unless a program that had it open wrote to it meanwhile."""
+        for work in _open(works):
+            for name in (new_name(work.path), old_name(work.path)):
+                try:
+                    if self._is_ours(staging.fd, name, work.key):
+                        staging.drop(name)
+                    else:
+                        visible = staging.let_out(name, work.path)
+                        work.why = f"a program was still writing to it; that is kept as {visible}"
+                except FileNotFoundError:
+                    continue
 
     def _is_ours(self, fd: int, name: bytes, key: Key | None) -> bool:
         """Whether what came out is what we meant to replace. A rename changes no more than the ctime."""
@@ -216,7 +240,11 @@ class Restorer:
             if work.in_place and work.goal is not None and work.goal.kind != FOLDER:
                 with _Blamed(work):
                     folder, name = split(work.path)
-                    dress(self._open(folder), name, work.goal)
+                    fd = self._open(folder)
+                    if self._is_ours(fd, name, work.key):
+                        dress(fd, name, work.goal)
+                    else:
+                        work.fail("it was changed while it was being taken back", Did.CONFLICT)
 
     def _dress_folders(self, works: list[Work], staging: Staging) -> None:
         """Folders get their mode and time last, the deepest first: whatever is done inside changes the time."""
@@ -250,26 +278,20 @@ class Restorer:
             os.fchmod(fd, before.st_mode & 0o7777)
         os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))
 
-    def _sync(self, paths: list[tuple[int, bytes]]) -> None:
-        """Make these durable: one by one if they are few, else with everything else on the file system."""
-        if len(paths) > SYNC_ONE_BY_ONE_MAX:
-            faults.reach("disk-sync")
-            linux.syncfs(self.place.fd)
-            return
-        for folder_fd, name in paths:
-            if kind_of(os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_mode) in (FILE, FOLDER):
-                fd = os.open(name, FILE_FLAGS, dir_fd=folder_fd)
-                try:
-                    faults.fsync(fd)
-                finally:
-                    os.close(fd)
+    def _sync_all(self) -> None:
+        faults.reach("disk-sync")
+        linux.syncfs(self.place.fd)
 
-    def _is_there(self, path: bytes) -> bool:
-        try:
-            self._open(path)
-        except OSError:
-            return False
-        return True
+    def _sync_folders(self) -> None:
+        """Make the new names durable: one by one if they are few, else with all else on the file system."""
+        if len(self._before) > SYNC_ONE_BY_ONE_MAX:
+            return self._sync_all()
+        for path in self._before:
+            try:
+                faults.fsync(self._open(path))
+            except FileNotFoundError:
+                continue
+        return None
 
     def _touch(self, path: bytes) -> int:
         """A folder that we are going to change something in."""

@@ -15,15 +15,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from takeback.resources.files.entry import Key, join
-from takeback.resources.files.place import FOLDER_FLAGS, Place
+from takeback.resources.files.place import FOLDER_FLAGS, OPEN_DEPTH_MAX, Place
 from takeback.resources.files.tree import Folder
 
 Dirty = dict[bytes, set[bytes]]
 """For each folder, the names in it that must be looked at again. The empty name is the folder itself."""
 
 PARALLEL_FILES_MIN = 8_000
-OPEN_DEPTH_MAX = 64
-
 stats_taken = 0
 """How many paths were looked at so far, for tests that count."""
 

@@ -13,7 +13,10 @@ from collections.abc import Iterator
 
 from blake3 import blake3
 
+from takeback import faults
+from takeback.core.codec import text_of
 from takeback.ports import Contents
+from takeback.resources.files import linux
 from takeback.resources.files.entry import FIFO, FILE, LINK, Entry, kind_of
 from takeback.resources.files.place import FOLDER_FLAGS, Place
 
@@ -41,10 +44,12 @@ class Staging:
     def __init__(self, place: Place, rollback: str) -> None:
         self.place = place
         self.name = staging_name(rollback)
+        self.foreign: set[bytes] = set()
+        """What is in here and somebody else's: never thrown away."""
         os.mkdir(self.name, 0o700, dir_fd=place.fd)
         self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
 
-    def make(self, name: bytes, entry: Entry, contents: Contents) -> None:
+    def make(self, name: bytes, entry: Entry, contents: Contents, *, durable: bool) -> None:
         """A complete new thing under this name, with everything but its place."""
         if entry.kind == LINK:
             os.symlink(entry.content, name, dir_fd=self.fd)
@@ -52,14 +57,16 @@ class Staging:
             os.mkfifo(name, 0o600, dir_fd=self.fd)
         else:
             assert entry.kind == FILE
-            self._write(name, entry, contents)
+            self._write(name, entry, contents, durable=durable)
         dress(self.fd, name, entry)
 
-    def _write(self, name: bytes, entry: Entry, contents: Contents) -> None:
+    def _write(self, name: bytes, entry: Entry, contents: Contents, *, durable: bool) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(name, flags, 0o600, dir_fd=self.fd)
         try:
             contents.write(entry.content, entry.size, fd, sparse=entry.sparse)
+            if durable:
+                faults.fsync(fd)
         finally:
             os.close(fd)
 
@@ -73,6 +80,17 @@ class Staging:
     def names(self) -> list[bytes]:
         return [os.fsencode(name) for name in os.listdir(self.fd)]
 
+    def let_out(self, name: bytes, path: bytes) -> str:
+        """Somebody's version that cannot go back to its place gets a visible one, and is never thrown away."""
+        for number in range(1, 1000):
+            visible = b"takeback-rescued-%d-%s" % (number, path.rpartition(b"/")[2][:200])
+            try:
+                linux.renameat2(self.fd, name, self.place.fd, visible, linux.RENAME_NOREPLACE)
+            except FileExistsError:
+                continue
+            return text_of(visible)
+        raise OSError(errno.EEXIST, "there is no name left for a rescued file")
+
     def drop(self, name: bytes) -> None:
         try:
             os.unlink(name, dir_fd=self.fd)
@@ -81,13 +99,15 @@ class Staging:
 
     def close(self) -> None:
         """Throw away what is left, and the folder."""
-        for name in self.names():
-            if name != READY:
+        names = self.names()
+        for name in names:
+            if name != READY and name not in self.foreign:
                 self.drop(name)
-        if READY in self.names():
-            self.drop(READY)
+        if not self.foreign:
+            if READY in names:
+                self.drop(READY)
+            os.rmdir(self.name, dir_fd=self.place.fd)
         os.close(self.fd)
-        os.rmdir(self.name, dir_fd=self.place.fd)
 
 
 class LeftStaging(Staging):
@@ -96,6 +116,7 @@ class LeftStaging(Staging):
     def __init__(self, place: Place, rollback: str) -> None:
         self.place = place
         self.name = staging_name(rollback)
+        self.foreign = set()
         self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
 
 

@@ -1,0 +1,218 @@
+"""What happens in the worst moment: an interrupt, or a human's write, between two lines of a look or an undo.
+
+Each was found by somebody who tried to lose work. The places are reached by wrapping the one function of ours that
+runs there; everything else is real.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import takeback
+from takeback.core import events as e
+from takeback.opening import open_workspace
+from takeback.resources.files import linux
+from takeback.resources.files.capture import Capture
+from takeback.resources.files.resource import Files
+from takeback.resources.files.restore import Restorer
+from takeback.workspace import Workspace
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.root, self.home = folder / "work", folder / "state"
+        self.root.mkdir()
+        self.opened: list[Workspace] = []
+
+    def open(self, *, watching: bool = False) -> Workspace:
+        self.opened.append(open_workspace(self.root, home=self.home, watching=watching))
+        return self.opened[-1]
+
+    def write(self, name: str, text: str) -> None:
+        (self.root / name).write_text(text)
+
+    def read(self, name: str) -> str:
+        return (self.root / name).read_text()
+
+    def agent(self, name: str, text: str) -> Workspace:
+        """A workspace in which an agent has just written over a file."""
+        self.write(name, "one\n")
+        tb = self.open()
+        tb.save()
+        with tb.recording("agent"):
+            self.write(name, text)
+        return tb
+
+    def texts(self) -> set[str]:
+        """What all files in the workspace say, wherever they are."""
+        return {path.read_text() for path in self.root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    for workspace in made.opened:
+        workspace.close()
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def after(real: Callable[..., Any], do: Callable[[], None]) -> Callable[..., Any]:
+    def both(*args: Any, **kwargs: Any) -> Any:
+        found = real(*args, **kwargs)
+        do()
+        return found
+
+    return both
+
+
+def before(real: Callable[..., Any], do: Callable[[int], None]) -> Callable[..., Any]:
+    calls = iter(range(1, 1000))
+
+    def both(*args: Any, **kwargs: Any) -> Any:
+        do(next(calls))
+        return real(*args, **kwargs)
+
+    return both
+
+
+@pytest.mark.parametrize("watching", [False, True])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupted_look_is_not_believed(
+    world: World, monkeypatch: pytest.MonkeyPatch, watching: bool, when: str
+) -> None:
+    world.write("f", "one\n")
+    tb = world.open(watching=watching)
+    first = tb.save()
+    tb.save()
+    world.write("f", "TWO\n")
+    with monkeypatch.context() as patch:
+        cut = interrupt if when == "before" else after(Capture.update, interrupt)
+        patch.setattr(Capture, "update", cut)
+        with pytest.raises(KeyboardInterrupt):
+            tb.save()
+    tb.close()
+    tb = world.open(watching=watching)
+    second = tb.save()
+    assert [str(change.target) for change in tb.diff(first, second)] == ["f"]
+    world.write("f", "THREE\n")
+    tb.save()
+    tb.restore(second)
+    assert world.read("f") == "TWO\n"
+
+
+def test_an_interrupt_while_the_end_is_recorded_loses_no_change(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("f", "one\n")
+    tb = world.open()
+    tb.save()
+    id = tb.tracker.begin("agent")
+    world.write("f", "AGENT\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(Capture, "update", after(Capture.update, interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            tb.tracker.end(id, e.Outcome.DONE)
+    tb.close()
+    tb = world.open()
+    tb.tracker.end(id, e.Outcome.DONE)
+    tb.undo()
+    assert world.read("f") == "one\n"
+
+
+def test_an_interrupt_right_after_an_exchange_keeps_the_humans_version(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tb = world.agent("f", "AGENT\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            linux,
+            "renameat2",
+            before(linux.renameat2, lambda n: world.write("f", "HUMAN\n") if n == 1 else None),
+        )
+        patch.setattr(Restorer, "_is_ours", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            tb.undo()
+    tb.close()
+    tb = world.open()
+    with pytest.raises(takeback.RollbackIncomplete):
+        tb.undo()
+    assert world.read("f") == "HUMAN\n"
+
+
+def test_a_version_whose_place_was_taken_again_is_kept_under_a_visible_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("other", "x")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        world.write("n", "agent\n")
+
+    def human(call: int) -> None:
+        if call == 1:
+            world.write("n.tmp", "HUMAN v1\n")
+            os.rename(world.root / "n.tmp", world.root / "n")
+        elif call == 2:
+            world.write("n", "HUMAN v2\n")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(linux, "renameat2", before(linux.renameat2, human))
+        with pytest.raises(takeback.RollbackIncomplete) as caught:
+            tb.undo()
+    assert world.read("n") == "HUMAN v2\n"
+    assert "HUMAN v1\n" in world.texts()
+    assert "takeback-rescued-1-n" in next(i.why for i in caught.value.report.items if str(i.target) == "n")
+
+
+def test_a_write_between_swap_and_verification_is_the_humans(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tb = world.agent("f", "AGENT\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Files, "_verified", before(Files._verified, lambda _: world.write("f", "HUMAN precious\n"))
+        )
+        with pytest.raises(takeback.RollbackIncomplete):
+            tb.undo()
+    with pytest.raises(takeback.ConflictError):
+        tb.redo()
+    assert world.read("f") == "HUMAN precious\n"
+
+
+def test_what_a_program_wrote_through_an_open_file_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tb = world.agent("f", "AGENT\n")
+    with (world.root / "f").open("a") as log, monkeypatch.context() as patch:
+
+        def write(_: int) -> None:
+            log.write("HUMAN LINE\n")
+            log.flush()
+
+        patch.setattr(Restorer, "_dress_in_place", before(Restorer._dress_in_place, write))
+        tb.undo()
+    assert world.read("f") == "one\n"
+    assert "AGENT\nHUMAN LINE\n" in world.texts()
+
+
+def test_an_action_that_spans_a_checkpoint_is_taken_back_in_two_parts(world: World) -> None:
+    world.write("f", "one\n")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent") as action:
+        world.write("f", "AGENT 1\n")
+        middle = tb.save()
+        world.write("f", "AGENT 2\n")
+    tb.undo(to=middle)
+    assert world.read("f") == "AGENT 1\n"
+    tb.undo(action)
+    assert world.read("f") == "one\n"
