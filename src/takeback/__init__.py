@@ -20,28 +20,42 @@ from takeback.errors import (
 )
 
 if TYPE_CHECKING:
+    from takeback.core.history import Checkpoint
+    from takeback.engine.diff import Diff
+    from takeback.engine.report import RollbackReport
     from takeback.opening import open_workspace as open  # noqa: A004  takeback.open is the name
     from takeback.workspace import Workspace
 else:
+    _LATER = {
+        "open": "opening:open_workspace",
+        "Checkpoint": "core.history:Checkpoint",
+        "Diff": "engine.diff:Diff",
+        "RollbackReport": "engine.report:RollbackReport",
+        "Workspace": "workspace:Workspace",
+    }
 
     def __getattr__(name: str) -> object:
         # What opens files is loaded when it is used, so that `import takeback` stays light.
-        if name not in ("open", "Workspace"):
+        if name not in _LATER:
             raise AttributeError(f"module 'takeback' has no attribute {name!r}")
-        from takeback import opening
+        from importlib import import_module
 
-        return opening.open_workspace if name == "open" else opening.Workspace
+        module, _, attribute = _LATER[name].partition(":")
+        return getattr(import_module(f"takeback.{module}"), attribute)
 
 
 __all__ = [
     "ABSENT",
     "BackendError",
+    "Checkpoint",
     "ConflictError",
     "CorruptionError",
+    "Diff",
     "DriftError",
     "LeaseLost",
     "RefusedError",
     "RollbackIncomplete",
+    "RollbackReport",
     "RunBusy",
     "TakebackError",
     "UsageError",

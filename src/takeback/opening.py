@@ -42,6 +42,9 @@ def open_workspace(
             f"{path} is where Takeback keeps its own state; nothing was recorded",
             hint="set TAKEBACK_HOME to a folder outside the workspace",
         )
+    if not registry.knows(path):
+        # A mistake in the settings is told before anything is begun.
+        config.read_config(path)
     state = registry.create(path)
     workspace = Workspace(path, state, SqliteJournal(state / JOURNAL), watching=watching, progress=progress)
     if not workspace.journal.head().count:

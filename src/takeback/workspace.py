@@ -13,15 +13,14 @@ from takeback import config
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import Change, Target
-from takeback.core.codec import path_of
 from takeback.core.history import Action, Checkpoint, History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
-from takeback.core.selection import Filter, any_target
 from takeback.engine import recovery
 from takeback.engine.diff import Diff
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
+from takeback.engine.paths import path_filter
 from takeback.engine.prune import Limits, Pruned, prune
 from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
@@ -163,7 +162,7 @@ class Workspace:
 
         Without anything: what has changed since the last action began, or since the last checkpoint.
         """
-        start, end, wanted = _id(a), _id(b), self.path_filter(paths)
+        start, end, wanted = _id(a), _id(b), path_filter(self.root, self.history, paths)
         if start and ids.parse(start)[0] == ids.ACTION and not end:
             changes: Iterable[Change] = self._action(start).changes
         else:
@@ -264,7 +263,7 @@ class Workspace:
             self.rollbacks.undo(
                 wanted,
                 to=_id(to),
-                wanted=self.path_filter(paths),
+                wanted=path_filter(self.root, self.history, paths),
                 preview=preview,
                 on_conflict=_choice(on_conflict),
             )
@@ -278,31 +277,8 @@ class Workspace:
         self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
         """Make the workspace equal to a checkpoint, whoever changed it; `redo` brings the present back."""
-        chosen = self.path_filter(paths)
+        chosen = path_filter(self.root, self.history, paths)
         return _complete(self.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview))
-
-    def path_filter(self, paths: Iterable[str]) -> Filter:
-        """Which targets are meant by paths, given relative to the current folder or absolute."""
-        roots = [self._relative(path) for path in paths]
-        if not roots:
-            return any_target
-
-        def wanted(target: Target) -> bool:
-            path = path_of(target.name)
-            return target.resource == "files" and any(
-                path == root or path.startswith(root + b"/") or root == b"." for root in roots
-            )
-
-        return wanted
-
-    def _relative(self, path: str) -> bytes:
-        # The folder is resolved, the name is not: it may be a link that is meant itself.
-        folder, name = os.path.split(os.path.abspath(path))
-        whole = os.path.join(os.path.realpath(folder), name)
-        relative = os.path.relpath(whole, self.root)
-        if relative == ".." or relative.startswith("../"):
-            raise UsageError(f"{path} is outside the workspace {self.root}")
-        return os.fsencode(relative)
 
     # Keeping house
 

@@ -46,6 +46,7 @@ def test_changes_seen_while_an_action_is_open_are_its_own() -> None:
     checkpoint = story.tell(e.CheckpointTaken()).id
     story.tell(e.ActionEnded(began.id, Outcome.DONE, (Change(change.target, Version("1"), Version("2")),)))
     assert [c.after.id for c in story.history.actions[began.id].changes] == ["1", "2"]
+    assert list(story.history.targets()) == [change.target]
     # What the action did before the checkpoint is not after it.
     assert [entry.change.after.id for entry in after(story.history, checkpoint).entries] == ["2"]
     story.tell(e.ChangesSeen(began.id, (change,)))

@@ -51,8 +51,8 @@ def test_a_preview_is_in_the_conditional() -> None:
 
 
 def test_a_conflict_says_that_nothing_was_done() -> None:
-    text = str(report(item("a", "conflict"), item("b"), verdict=Verdict.CONFLICT))
-    assert text == "Stopped: a changed since; nothing was taken back."
+    text = str(report(item("a", "conflict", why="it was changed since"), item("b"), verdict=Verdict.CONFLICT))
+    assert text == "Stopped at a: it was changed since. Nothing was taken back."
 
 
 def test_items_come_in_the_order_in_which_a_person_wants_to_hear_them() -> None:
@@ -89,7 +89,8 @@ def test_the_error_carries_the_report(desk: Desk) -> None:
     with pytest.raises(ConflictError) as caught:
         desk.tb.undo()
     assert isinstance(caught.value.report, RollbackReport)
-    assert str(caught.value).startswith("Stopped: plan changed since; nothing was taken back.")
+    words = "Stopped at plan: it was changed by somebody else since. Nothing was taken back."
+    assert str(caught.value).startswith(words)
     assert "--on-conflict" in caught.value.hint
 
 

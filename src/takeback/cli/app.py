@@ -93,6 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.stdout.flush()
     except click.exceptions.Exit as stop:
         code = stop.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help(), err=True)
+        code = 2
     except click.UsageError as error:
         context = f"`{error.ctx.command_path} --help` shows the usage" if error.ctx else ""
         code = _fail("usage", error.format_message(), context, 2, output)

@@ -56,6 +56,7 @@ def _counted(changes: tuple[Change, ...]) -> str:
     words = [
         f"{did} {counts[did]:,}" for did in ("changed", "deleted", "created", "touched") if did in counts
     ]
-    noun = "file" if files and counts[words[0].split()[0]] == 1 else "files" if files else "folders"
+    noun = "file" if files else "folder"
+    noun += "s" if counts[words[0].split()[0]] != 1 else ""
     first, *rest = words
     return ", ".join([f"{first} {noun}", *rest])

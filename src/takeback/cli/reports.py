@@ -11,6 +11,11 @@ from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport
 from takeback.errors import ConflictError, RollbackIncomplete
 
 NAMES_SHOWN = 8
+_NOTHING = {
+    "undo": "Nothing to take back.",
+    "redo": "Nothing to bring back.",
+    "restore": "Nothing to restore: the workspace is as it was at that checkpoint.",
+}
 _WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kept": "keep"}
 
 
@@ -24,7 +29,7 @@ def print_report(session: Session, history: History, report: RollbackReport) -> 
             f"An earlier {report.kind} had been cut short. It is finished now; nothing else was done."
         )
     if report.verdict is Verdict.NOTHING and not report.items:
-        session.line("Nothing to take back." if report.kind != "redo" else "Nothing to bring back.")
+        session.line(_NOTHING[report.kind])
         return 0
     titles = WOULD_TITLES if report.preview else TITLES
     called = ", ".join(_called(history, id) for id in report.of)
@@ -101,7 +106,7 @@ def _print_close(session: Session, report: RollbackReport) -> None:
         choose = " Choose with --on-conflict keep | merge | overwrite." if conflicts else ""
         return session.line(f"Nothing was changed.{choose}")
     total, verified = len(report.items), sum(item.verified for item in report.items)
-    other = "takeback undo" if report.kind == "redo" else "takeback redo"
+    other = f"takeback undo {report.rollback}" if report.kind == "redo" else "takeback redo"
     session.line(f"Verified {verified:,} of {total:,} against the disk.  Changed your mind?  {other}")
     if report.verdict is Verdict.PARTIAL:
         remaining = [item for item in report.items if not item.verified or item.did in ("failed", "conflict")]

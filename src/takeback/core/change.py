@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 
-class Target(msgspec.Struct, frozen=True, order=True, omit_defaults=True, forbid_unknown_fields=True):
+class Target(
+    msgspec.Struct, frozen=True, gc=False, order=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """What a change is about. `name` means something to its resource: a path, a ref, a key.
 
     `root` names the tree that a path is relative to; the empty one is the workspace itself.
@@ -24,7 +26,9 @@ class Target(msgspec.Struct, frozen=True, order=True, omit_defaults=True, forbid
         return self.name if not self.root else f"{self.root}:{self.name}"
 
 
-class Version(msgspec.Struct, frozen=True, eq=False, omit_defaults=True, forbid_unknown_fields=True):
+class Version(
+    msgspec.Struct, frozen=True, gc=False, eq=False, omit_defaults=True, forbid_unknown_fields=True
+):
     """One state of a target.
 
     `id` is what compare-and-swap compares: versions with equal ids are the same. `stamp` is restored with the
@@ -60,7 +64,7 @@ ABSENT = Version(ABSENT_ID)
 """The version of a target that is not there."""
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """A target went from `before` to `after`.
 
     `shared_with` names other actions that were open at the same time and may have written it instead; it is
@@ -77,7 +81,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         return f"<Change {str(self.target)[:80]} {self.before.id[:20]} to {self.after.id[:20]}>"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A change as history knows it: with the action that made it and its place in the workspace's order."""
 
     seq: int

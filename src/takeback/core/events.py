@@ -58,7 +58,9 @@ class Did(StrEnum):
     UNVERIFIABLE = "unverifiable"
 
 
-class _Base(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
+class _Base(
+    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
+):
     pass
 
 

@@ -145,6 +145,10 @@ class History:
         """Every recorded change of a target, by anybody, in order."""
         return self._timeline.get(target, [])
 
+    def targets(self) -> Iterable[Target]:
+        """Everything that was ever changed."""
+        return self._timeline.keys()
+
     def entries(self, action: str) -> list[Entry]:
         """The changes that an action made, or may have made."""
         both = [*self.actions[action].made, *self._shared.get(action, [])]

@@ -16,7 +16,7 @@ from takeback.core.events import EVENTS_VERSION, ID_KIND, Event
 from takeback.errors import CorruptionError, FormatTooNew
 
 
-class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Envelope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """What is hashed and stored. `at_us` is microseconds since 1970, UTC."""
 
     v: int
@@ -29,7 +29,7 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     key: str = ""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """An event in its place in the journal."""
 
     envelope: Envelope

@@ -43,7 +43,7 @@ class Diff(msgspec.Struct, frozen=True):
                 return
             yield f"{_headline(change)} {name}\n"
             return
-        if change.before and change.after and old == new:
+        if change.before and change.after and (old == new or _modes(change)):
             yield f"{_headline(change)} {name}\n"
         before, after = (
             f"a/{name}" if change.before else "/dev/null",
@@ -82,6 +82,7 @@ class Diff(msgspec.Struct, frozen=True):
                     "added": counts[0] if counts else None,
                     "removed": counts[1] if counts else None,
                     "binary": counts is None,
+                    "mode": _modes(change),
                 }
             )
         return found
@@ -96,6 +97,20 @@ def verb(change: Change) -> str:
     return "touched" if change.before == change.after else "changed"
 
 
+def _modes(change: Change) -> list[str] | None:
+    """The old and the new mode of a file, where it changed."""
+    if not change.before or not change.after or change.target.resource != "files":
+        return None
+    before, after = (version.id.split(":")[1] for version in (change.before, change.after))
+    return [before, after] if before != after else None
+
+
+def kind(change: Change) -> str:
+    """What the target is, in a word."""
+    words = {"d": "folder", "l": "link", "p": "fifo"}
+    return words.get((change.after or change.before).id[0], "binary")
+
+
 def _headline(change: Change) -> str:
     kinds = {"d": "folder", "l": "link", "p": "fifo"}
     version = change.after or change.before
@@ -103,8 +118,8 @@ def _headline(change: Change) -> str:
     if change.before and change.after and change.before.id[0] != change.after.id[0]:
         return f"{kinds.get(change.before.id[0], 'file')} became {kind}:"
     if change.before and change.after and kind == "file":
-        before, after = change.before.id.split(":"), change.after.id.split(":")
-        if before[2] == after[2]:
-            return f"mode {before[1]} became {after[1]}:" if before[1] != after[1] else "attributes changed:"
-        return "binary file changed:"
+        if modes := _modes(change):
+            return f"mode {modes[0]} became {modes[1]}:"
+        same = change.before.id.split(":")[2] == change.after.id.split(":")[2]
+        return "attributes changed:" if same else "binary file changed:"
     return f"{kind} {verb(change)}:"

@@ -293,7 +293,9 @@ class Rollbacks:
 
 def _written(planned: Change, swapped: Swapped) -> Change:
     """What the rollback itself did to a target. A version that is not its own came from somebody after it."""
-    if swapped.did is e.Did.CONFLICT or swapped.now == planned.before:
+    only_stamp = planned.before == planned.after
+    unchanged = swapped.now.alike(planned.before) if only_stamp else swapped.now == planned.before
+    if swapped.did is e.Did.CONFLICT or unchanged:
         return Change(planned.target, planned.before, planned.before)
     after = swapped.now if swapped.now == planned.after else planned.after
     return Change(planned.target, planned.before, after)

@@ -8,7 +8,6 @@ already named is not charged again. For that, a faulty row is remembered by ever
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -60,7 +59,7 @@ class _Auditor:
         self._anchored = anchored
         self._anchored_max = max(anchored, default=0)
         self._at = 0
-        self._seen = array("q")
+        self._seen: list[int] = []
         self._ends: dict[str, _End] = {}
         self._excused: set[str] = set()
         self._followers: Counter[int] = Counter()

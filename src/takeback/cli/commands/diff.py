@@ -6,7 +6,7 @@ import click
 
 from takeback.cli.session import Session, TakebackCommand, paint
 from takeback.core import ids
-from takeback.engine.diff import Diff, verb
+from takeback.engine.diff import Diff, kind, verb
 
 
 @click.command("diff", cls=TakebackCommand)
@@ -16,8 +16,8 @@ from takeback.engine.diff import Diff, verb
 def command(session: Session, words: tuple[str, ...], stat: bool) -> None:
     """Show what changed
 
-    FROM and TO are checkpoints; without TO the present is meant. One action's id alone shows what it changed. Without
-    anything: what has changed since the last action began.
+    FROM and TO are checkpoints, or actions: then the moment before each is meant. Without TO it is the present, but
+    one action alone shows what it changed. Without anything: what has changed since the last action began.
     """
     moments: list[str] = []
     while len(moments) < 2 and len(moments) < len(words) and ids.is_id(words[len(moments)]):
@@ -38,7 +38,9 @@ def _stat(diff: Diff) -> list[str]:
     lines = []
     for change in diff:
         counts = diff.stat(change)
-        amount = "binary" if counts is None else f"+{counts[0]} -{counts[1]}"
+        if counts is None and change.before == change.after:
+            continue
+        amount = kind(change) if counts is None else f"+{counts[0]} -{counts[1]}"
         lines.append(f" {verb(change):8} {amount:>12}  {change.target}")
     return lines
 

@@ -62,12 +62,11 @@ def command(
 
 def _first_time(workspace: Workspace) -> None:
     began = time.monotonic()
-    with workspace.lock.held():
-        workspace.files.mark()
+    checkpoint = workspace.save("before the first run")
     files, size = workspace.files.counted()
     seconds = time.monotonic() - began
     click.echo(
-        f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}): first checkpoint in "
+        f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}): first checkpoint {checkpoint.id} in "
         f"{seconds:.1f} s, later ones cost only what changed",
         err=True,
     )

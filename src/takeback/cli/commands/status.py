@@ -11,6 +11,7 @@ from takeback.cli.views import run_data, what
 from takeback.core.events import Item
 from takeback.core.history import SETTLING, Action, History, Run
 from takeback.core.lifecycle import Life
+from takeback.core.selection import last_action
 from takeback.errors import RunBusy
 from takeback.opening import find_workspace
 from takeback.workspace import Workspace
@@ -50,7 +51,8 @@ def _data(history: History) -> dict[str, object]:
     checkpoint = next(reversed(history.checkpoints.values()), None)
     return {
         "events": history.seq,
-        "actions": len(history.actions),
+        "actions": sum(action.is_tool for action in history.actions.values()),
+        "undo_would_take_back": list(last_action(history).actions),
         "checkpoint": {"id": checkpoint.id, "at": iso(checkpoint.at_us)} if checkpoint else None,
         "remaining": [
             {"target": str(item.target), "did": item.did.value, "why": item.why}
@@ -63,7 +65,13 @@ def _data(history: History) -> dict[str, object]:
 
 
 def _lines(root: str, history: History) -> list[str]:
-    lines = [f"{root} is protected: {plural(len(history.actions), 'action')} recorded."]
+    done = sum(action.is_tool for action in history.actions.values())
+    lines = [f"{root} is protected: {plural(done, 'action')} recorded."]
+    if chosen := last_action(history):
+        action = history.actions[chosen.actions[0]]
+        lines.append(
+            f"`takeback undo` would take back {action.id}: {what(history, action)}, {ago(action.began_us)}."
+        )
     if checkpoint := next(reversed(history.checkpoints.values()), None):
         message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
         lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")

@@ -21,6 +21,7 @@ from takeback.resources.files.entry import (
     FILE,
     FOLDER,
     LINK,
+    OPAQUE,
     Entry,
     change_of,
     entry_of,
@@ -262,8 +263,19 @@ class Files:
             did, why = work.did or Did.FAILED, work.why
             promised = did in (Did.RESTORED, Did.REMOVED)
             verified = now[target].alike(goals[target]) if promised else did is not Did.FAILED
-            if not verified and not why:
-                why = _difference(entry_of(now[target]), entry_of(goals[target]))
+            present, goal = entry_of(now[target]), entry_of(goals[target])
+            if (
+                present is not None
+                and present.kind == OPAQUE
+                and goal is not None
+                and present.mode == goal.mode
+            ):
+                did, why = (
+                    Did.UNVERIFIABLE,
+                    "it was put back, but is closed to this user, so it cannot be read again",
+                )
+            elif not verified and not why:
+                why = _difference(present, goal)
             results[target] = Swapped(target, did, now[target], verified, why)
         return results
 
