@@ -236,15 +236,19 @@ class Restorer:
         )
 
     def _dress_in_place(self, works: list[Work]) -> None:
+        dressed: set[tuple[int, int]] = set()
         for work in _open(works):
-            if work.in_place and work.goal is not None and work.goal.kind != FOLDER:
-                with _Blamed(work):
-                    folder, name = split(work.path)
-                    fd = self._open(folder)
-                    if self._is_ours(fd, name, work.key):
-                        dress(fd, name, work.goal)
-                    else:
-                        work.fail("it was changed while it was being taken back", Did.CONFLICT)
+            if not work.in_place or work.goal is None or work.goal.kind == FOLDER or work.key is None:
+                continue
+            with _Blamed(work):
+                folder, name = split(work.path)
+                fd, file = self._open(folder), (work.key.dev, work.key.ino)
+                # Another name of a file that we have dressed already shows our own work, not somebody else's.
+                if file in dressed or self._is_ours(fd, name, work.key):
+                    dress(fd, name, work.goal)
+                    dressed.add(file)
+                else:
+                    work.fail("it was changed while it was being taken back", Did.CONFLICT)
 
     def _dress_folders(self, works: list[Work], staging: Staging) -> None:
         """Folders get their mode and time last, the deepest first: whatever is done inside changes the time."""
