@@ -33,12 +33,13 @@ from takeback.resources.files.entry import (
 )
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.observer import Observer
-from takeback.resources.files.place import FILE_FLAGS, Place
+from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
 from takeback.resources.files.rescue import rescue
 from takeback.resources.files.restore import Restorer, Work
 from takeback.resources.files.tree import Row, entry_in
 
 NODES_KEPT = 4096
+NODE_PACKED_FROM_BYTES = 1024
 
 MARKED = faults.crash_point("files-marked")
 
@@ -135,17 +136,17 @@ class Files:
     def audit(self) -> list[Finding]:
         """Read every file again and compare it with what is believed of it, whatever its times say."""
         self._observer.look()
-        return [
-            Finding(text_of(join(path, name)), "its bytes changed although its size and times did not")
-            for path, folder in self._observer.known.walk()
-            for name, row in folder.files.items()
-            if row.entry.kind == FILE and not self._is_as_believed(path, name, row)
-        ]
+        with self._place.batch() as opened:
+            return [
+                Finding(text_of(join(path, name)), "its bytes changed although its size and times did not")
+                for path, folder in self._observer.known.walk()
+                for name, row in folder.files.items()
+                if row.entry.kind == FILE and not self._is_as_believed(path, name, row, opened)
+            ]
 
-    def _is_as_believed(self, path: bytes, name: bytes, row: Row) -> bool:
+    def _is_as_believed(self, path: bytes, name: bytes, row: Row, opened: OpenFolders) -> bool:
         try:
-            with self._place.folder(path) as folder_fd:
-                fd = os.open(name, FILE_FLAGS, dir_fd=folder_fd)
+            fd = os.open(name, FILE_FLAGS, dir_fd=opened(path))
         except OSError:
             # Gone or closed to us since the look: that is drift, not a lie of the disk.
             return True
@@ -196,8 +197,8 @@ class Files:
         return data
 
     def _put(self, data: bytes) -> bytes:
-        # Mostly digests, which do not compress.
-        name = self._blobs.put(data, packed=False)
+        # A small node is mostly digests, which do not compress.
+        name = self._blobs.put(data, packed=len(data) > NODE_PACKED_FROM_BYTES)
         self._keep(name, data)
         return name
 
