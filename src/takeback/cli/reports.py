@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 from takeback.cli.session import Session, ago, paint, plural, shortened
@@ -9,6 +11,7 @@ from takeback.core.history import History
 from takeback.core.rollback import Verdict
 from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport
 from takeback.errors import ConflictError, RollbackIncomplete
+from takeback.workspace import Workspace
 
 NAMES_SHOWN = 8
 _NOTHING = {
@@ -17,6 +20,17 @@ _NOTHING = {
     "restore": "Nothing to restore: the workspace is as it was at that checkpoint.",
 }
 _WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kept": "keep"}
+
+
+def answer(session: Session, workspace: Workspace, do: Callable[[], RollbackReport]) -> int:
+    """Do a rollback, print what came of it, and return the exit code."""
+    try:
+        report = do()
+    except ConflictError as error:
+        return _print_stopped(session, error, workspace.history)
+    except RollbackIncomplete as error:
+        report = error.report
+    return print_report(session, workspace.history, report)
 
 
 def print_report(session: Session, history: History, report: RollbackReport) -> int:
@@ -47,7 +61,7 @@ def print_report(session: Session, history: History, report: RollbackReport) -> 
     return _code(report)
 
 
-def print_stopped(session: Session, error: ConflictError, history: History) -> int:
+def _print_stopped(session: Session, error: ConflictError, history: History) -> int:
     """Print why nothing was taken back, and what can be done about it."""
     if error.report is None:
         raise error

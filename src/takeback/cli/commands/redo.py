@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from takeback.cli.choices import ON_CONFLICT, PREVIEW
-from takeback.cli.reports import print_report, print_stopped
+from takeback.cli.reports import answer
 from takeback.cli.session import Session, TakebackCommand
-from takeback.errors import ConflictError, RollbackIncomplete
 
 
 @click.command("redo", cls=TakebackCommand)
@@ -21,12 +20,9 @@ def command(ctx: click.Context, session: Session, preview: bool, on_conflict: st
     Called again, it brings back the one before.
     """
     with session.workspace() as workspace:
-        try:
-            report = workspace.redo(preview=preview, on_conflict=on_conflict)
-        except ConflictError as error:
-            code = print_stopped(session, error, workspace.history)
-        except RollbackIncomplete as error:
-            code = print_report(session, workspace.history, error.report)
-        else:
-            code = print_report(session, workspace.history, report)
+        code = answer(
+            session,
+            workspace,
+            lambda: workspace.redo(preview=preview, on_conflict=on_conflict),
+        )
     ctx.exit(code)

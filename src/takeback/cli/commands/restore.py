@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from takeback.cli.choices import PREVIEW
-from takeback.cli.reports import print_report, print_stopped
+from takeback.cli.reports import answer
 from takeback.cli.session import Session, TakebackCommand
-from takeback.errors import ConflictError, RollbackIncomplete
 
 
 @click.command("restore", cls=TakebackCommand)
@@ -24,12 +23,9 @@ def command(
     Your own edits since then go too. The present is saved first: `takeback redo` brings it back.
     """
     with session.workspace() as workspace:
-        try:
-            report = workspace.restore(checkpoint, paths=paths, preview=preview)
-        except ConflictError as error:
-            code = print_stopped(session, error, workspace.history)
-        except RollbackIncomplete as error:
-            code = print_report(session, workspace.history, error.report)
-        else:
-            code = print_report(session, workspace.history, report)
+        code = answer(
+            session,
+            workspace,
+            lambda: workspace.restore(checkpoint, paths=paths, preview=preview),
+        )
     ctx.exit(code)
