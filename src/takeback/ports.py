@@ -198,9 +198,10 @@ class Resource(Protocol):
         `kept` are targets of the same plan that stay as they are.
         """
 
-    def swap(self, swaps: Sequence[Swap], rollback: str) -> Sequence[Swapped]:
+    def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
         """Carry out each swap as a compare-and-swap, and verify it against the world.
 
+        `fresh` says that a mark was taken a moment ago, under the same lock, so that what it saw is the present.
         One that fails does not stop the others. May be called again after a crash, with the same swaps and the
         same rollback id: what is already at its goal counts as done.
         """

@@ -25,10 +25,11 @@ class Session(msgspec.Struct):
     json: bool = False
     to_stderr: bool = False
     opened: list[Workspace] = []
+    progress: Progress = msgspec.field(default_factory=Progress)
 
     def workspace(self) -> Workspace:
         """The protected workspace that is meant, or an error that says how to protect it."""
-        found = find_workspace(".", progress=Progress())
+        found = find_workspace(".", progress=self.progress)
         if found is None:
             raise UsageError(
                 f"{os.getcwd()} is not protected yet, so nothing is recorded",
@@ -40,7 +41,7 @@ class Session(msgspec.Struct):
     def protect(self, *, allow_home: bool = False) -> Workspace:
         """The workspace that is meant; one that is not protected yet is from now on."""
         root = find_root(".", Registry(config.state_home()))
-        workspace = open_workspace(root, watching=False, progress=Progress(), allow_home=allow_home)
+        workspace = open_workspace(root, watching=False, progress=self.progress, allow_home=allow_home)
         self.opened.append(workspace)
         return workspace
 
@@ -81,6 +82,7 @@ class TakebackCommand(click.Command):
         try:
             return super().invoke(ctx)
         finally:
+            session.progress.done()
             for note in [note for workspace in session.opened for note in workspace.notices]:
                 click.echo(f"takeback: {note}", err=True)
 

@@ -252,7 +252,8 @@ class Rollbacks:
         for name, targets in _by_resource(change.target for change in began.swaps).items():
             wanted = set(targets)
             swaps = [Swap(c.target, c.before, c.after) for c in began.swaps if c.target in wanted]
-            swapped.update({s.target: s for s in self.tracker.resources[name].swap(swaps, id)})
+            resource = self.tracker.resources[name]
+            swapped.update({s.target: s for s in resource.swap(swaps, id, fresh=not finished_earlier)})
         faults.reach(SWAPPED)
         items = tuple(_item(planned, swapped.get(planned.target)) for planned in began.items)
         done = {c.target: _written(c, swapped[c.target]) for c in began.swaps}

@@ -219,9 +219,11 @@ class Files:
                 found[swap.target] = (Do.CONFLICT, "it is excluded now, so it is not looked at any more")
         return found
 
-    def swap(self, swaps: Sequence[Swap], rollback: str) -> Sequence[Swapped]:
+    def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
         rescued = rescue(self._place, rollback, swaps, self._contents)
-        now = self.read(swap.target for swap in swaps)
+        # A write since the last look is noticed all the same: each exchange looks at what came out.
+        look = self.seen if fresh and not rescued.interrupted else self.read
+        now = look(swap.target for swap in swaps)
         results: dict[Target, Swapped] = {}
         works: dict[Target, Work] = {}
         for swap in swaps:
