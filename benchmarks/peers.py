@@ -232,7 +232,8 @@ class Restic(Peer):
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        self.call("restic", "backup", "--quiet", ".")
+        # By its full path: a backup of "." would name the files from the root, and restore would not find them.
+        self.call("restic", "backup", "--quiet", str(self.tree))
 
     def restore(self, paths: list[str]) -> None:
         chosen = [f"--include={self.tree / path}" for path in paths]
