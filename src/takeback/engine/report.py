@@ -118,7 +118,9 @@ def of_plan(plan: Plan, kind: str, *, preview: bool) -> RollbackReport:
         verdict = Verdict.CONFLICT
     elif not any(item.changes_something for item in plan.items):
         verdict = Verdict.NOTHING
-    return RollbackReport("", kind, plan.of, verdict, items, preview=preview, choices=_choices(plan, kind, verdict))
+    return RollbackReport(
+        "", kind, plan.of, verdict, items, preview=preview, choices=_choices(plan, kind, verdict)
+    )
 
 
 def _choices(plan: Plan, kind: str, verdict: Verdict) -> tuple[str, ...]:
