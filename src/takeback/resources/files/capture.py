@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from takeback.core.codec import text_of
-from takeback.ports import Contents
+from takeback.ports import Contents, Progress
 from takeback.resources.files.edits import Edits
 from takeback.resources.files.entry import (
     FILE,
@@ -36,9 +36,6 @@ RACY_NS = 20_000_000
 """Times on disk move in ticks of up to 10 ms; what is younger than two of them may change again unseen."""
 
 KEPT_XATTRS = (b"user.", b"system.posix_acl_")
-
-Progress = Callable[[int, int], None]
-"""Called with files read and bytes read so far."""
 
 
 class Job(msgspec.Struct):
@@ -206,7 +203,7 @@ class Capture:
         jobs, self.jobs = self.jobs, []
         if len(jobs) >= BULK_FILES_MIN:
             jobs = self._read_bulk(root, jobs)
-        for job in jobs:
+        for job in self.progress("Reading files", jobs, len(jobs)):
             folder = root.find(job.folder)
             try:
                 fd = opened(job.folder)
@@ -225,8 +222,8 @@ class Capture:
         """Read many files with several processes; returns those that have to be read with more care."""
         left = {job.path: job for job in jobs}
         sizes = [(path, job.found.st_size) for path, job in left.items()]
-        done = size = 0
-        for path, content, file_id in self.contents.put_many(sizes, self.place.fd):
+        read = self.contents.put_many(sizes, self.place.fd)
+        for path, content, file_id in self.progress("Reading files", read, len(sizes)):
             found = left[path].found
             folder = root.find(left[path].folder)
             seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -236,8 +233,6 @@ class Capture:
             entry = _entry(found, content, self._xattrs(b"/proc/self/fd/%d/%s" % (self.place.fd, path), path))
             self.edits.put_file(folder, path, Row(entry, key_of(found)))
             del left[path]
-            done, size = done + 1, size + found.st_size
-            self.progress(done, size)
         return list(left.values())
 
     def _read_file(self, job: Job, folder_fd: int) -> Row | None:

@@ -14,9 +14,9 @@ from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import CorruptionError
-from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
+from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
-from takeback.resources.files.capture import Capture, Progress
+from takeback.resources.files.capture import Capture
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -66,6 +66,7 @@ class Files:
         self._place = place = Place(root)
         self._blobs = blobs
         self._contents = contents
+        self._progress = progress
         self._stated = tuple(stated)
         self._excluded = excluded
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
@@ -136,12 +137,17 @@ class Files:
     def audit(self) -> list[Finding]:
         """Read every file again and compare it with what is believed of it, whatever its times say."""
         self._observer.look()
+        files = (
+            (path, name, row)
+            for path, folder in self._observer.known.walk()
+            for name, row in folder.files.items()
+            if row.entry.kind == FILE
+        )
         with self._place.batch() as opened:
             return [
                 Finding(text_of(join(path, name)), "its bytes changed although its size and times did not")
-                for path, folder in self._observer.known.walk()
-                for name, row in folder.files.items()
-                if row.entry.kind == FILE and not self._is_as_believed(path, name, row, opened)
+                for path, name, row in self._progress("Reading files", files, self.counted()[0])
+                if not self._is_as_believed(path, name, row, opened)
             ]
 
     def _is_as_believed(self, path: bytes, name: bytes, row: Row, opened: OpenFolders) -> bool:
@@ -241,7 +247,8 @@ class Files:
                 results[target] = Swapped(target, Did.CONFLICT, present, True, why)
         if works:
             batch = list(works.values())
-            Restorer(self._place, self._contents, rollback, self._standing(batch)).run(batch)
+            restorer = Restorer(self._place, self._contents, rollback, self._standing(batch), self._progress)
+            restorer.run(batch)
             results.update(self._verified(works, {swap.target: swap.goal for swap in swaps}))
         return [results[swap.target] for swap in swaps]
 

@@ -19,7 +19,7 @@ import msgspec
 from takeback import faults
 from takeback.core.events import Did
 from takeback.errors import CorruptionError
-from takeback.ports import Contents
+from takeback.ports import Contents, Progress
 from takeback.resources.files import linux
 from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, key_of, split
 from takeback.resources.files.place import OpenFolders, Place
@@ -77,12 +77,18 @@ class Restorer:
     """One batch of paths on its way back."""
 
     def __init__(
-        self, place: Place, contents: Contents, rollback: str, standing: Mapping[bytes, bytes]
+        self,
+        place: Place,
+        contents: Contents,
+        rollback: str,
+        standing: Mapping[bytes, bytes],
+        progress: Progress,
     ) -> None:
         self.place = place
         self.standing = standing
         self.contents = contents
         self.rollback = rollback
+        self.progress = progress
         self._open = OpenFolders(place)
         self._before: dict[bytes, os.stat_result] = {}
 
@@ -124,10 +130,14 @@ class Restorer:
     def _stage(self, staging: Staging, works: list[Work]) -> None:
         choose_links(works, self.standing)
         few = len(works) <= SYNC_ONE_BY_ONE_MAX
-        for work in _open(works):
-            if work.goal is None or work.goal.kind == FOLDER or work.in_place or work.link_to is not None:
-                continue
+        new = [
+            work
+            for work in _open(works)
+            if work.goal and work.goal.kind != FOLDER and not work.in_place and work.link_to is None
+        ]
+        for work in self.progress("Preparing files", new, len(new)):
             with _Blamed(work):
+                assert work.goal is not None
                 staging.make(new_name(work.path), work.goal, self.contents, durable=few)
                 work.staged = new_name(work.path)
         faults.reach(STAGED)
@@ -139,7 +149,8 @@ class Restorer:
     def _remove(self, staging: Staging, works: list[Work]) -> None:
         """What must go, or make room for another kind; the deepest first."""
         gone = [w for w in _open(works) if w.present is not None and _must_go(w.present, w.goal)]
-        for work in sorted(gone, key=lambda work: work.depth, reverse=True):
+        gone.sort(key=lambda work: work.depth, reverse=True)
+        for work in self.progress("Removing files", gone, len(gone)):
             with _Blamed(work):
                 folder, name = split(work.path)
                 self._retry_closed(folder, partial(self._remove_one, staging, work, name))
@@ -171,10 +182,9 @@ class Restorer:
                 self._retry_closed(folder, partial(_mkdir, name))
 
     def _put_in_place(self, staging: Staging, works: list[Work]) -> None:
-        ordered = sorted(_open(works), key=lambda work: work.link_to is not None)
-        for work in ordered:
-            if not work.staged and work.link_to is None:
-                continue
+        ready = [work for work in _open(works) if work.staged or work.link_to is not None]
+        ready.sort(key=lambda work: work.link_to is not None)
+        for work in self.progress("Putting files back", ready, len(ready)):
             with _Blamed(work):
                 if work.link_to is not None:
                     self._stage_link(staging, work)
