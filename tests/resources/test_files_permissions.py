@@ -85,6 +85,26 @@ def test_what_was_out_of_sight_is_not_called_clean(world: Workspace) -> None:
     assert items(done) == {"plan.md": "restored", "sub": "restored", "sub/inner.md": "unverifiable"}
 
 
+@pytest.mark.parametrize("many", [1, 20], ids=["synced-one-by-one", "synced-together"])
+def test_a_file_that_nobody_may_read_is_put_back(world: Workspace, many: int) -> None:
+    """It is made ready and made durable under a mode that does not let even its owner open it again."""
+    names = [f"secret-{n}" for n in range(many)]
+    for name in names:
+        world.human(name, f"content of {name}\n")
+    bound(world, "save")
+    for name in names:
+        (world.root / name).chmod(0)
+    before = world.look()
+    agent(world, "rm -f secret-*")
+    done = bound(world, "undo", "--json", code=6)
+    assert {items(done)[name] for name in names} == {"unverifiable"}, done
+    assert world.changes_since(before) == []
+    # Root can read it again, and so call it clean.
+    world.do("redo")
+    world.undo()
+    assert world.changes_since(before) == []
+
+
 def test_a_file_in_a_protected_folder_comes_back(world: Workspace) -> None:
     """The folder was write-protected before; the agent opened it, and the human closed it again."""
     (world.root / "sub").chmod(0o555)
