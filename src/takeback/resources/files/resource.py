@@ -17,6 +17,7 @@ from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files.capture import Capture
+from takeback.resources.files.doors import Doors
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -34,9 +35,10 @@ from takeback.resources.files.entry import (
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.observer import Observer
 from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
-from takeback.resources.files.rescue import rescue
-from takeback.resources.files.restore import Restorer, Work
+from takeback.resources.files.rescue import Rescued, rescue
+from takeback.resources.files.restore import Restorer
 from takeback.resources.files.tree import Row, entry_in
+from takeback.resources.files.work import Work
 
 NODES_KEPT = 4096
 NODE_PACKED_FROM_BYTES = 1024
@@ -70,8 +72,10 @@ class Files:
         self._stated = tuple(stated)
         self._excluded = excluded
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
+        self._doors = doors = Doors(place, state / "doors")
         self._observer = Observer(
             place,
+            doors,
             state / "files.index",
             capture=lambda watcher: Capture(place, contents, excluded, watcher, progress),
             put=self._put,
@@ -85,6 +89,7 @@ class Files:
 
     def mark(self) -> Mark:
         """Look at the world, and keep it."""
+        self._doors.recover()
         with self._kept_or_forgotten():
             evidence = self._observer.look()
             self._blobs.sync()
@@ -226,7 +231,7 @@ class Files:
         return found
 
     def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
-        rescued = rescue(self._place, rollback, swaps, self._contents)
+        rescued = self._rescue(swaps, rollback)
         # A write since the last look is noticed all the same: each exchange looks at what came out.
         look = self.seen if fresh and not rescued.interrupted else self.read
         now = look(swap.target for swap in swaps)
@@ -247,10 +252,20 @@ class Files:
                 results[target] = Swapped(target, Did.CONFLICT, present, True, why)
         if works:
             batch = list(works.values())
-            restorer = Restorer(self._place, self._contents, rollback, self._standing(batch), self._progress)
-            restorer.run(batch)
+            others = self._standing(batch)
+            Restorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(batch)
             results.update(self._verified(works, {swap.target: swap.goal for swap in swaps}))
         return [results[swap.target] for swap in swaps]
+
+    def _rescue(self, swaps: Sequence[Swap], rollback: str) -> Rescued:
+        """What an earlier attempt left behind, before the folders that it had opened are closed again."""
+        try:
+            return rescue(self._place, rollback, swaps, self._contents)
+        except PermissionError:
+            self._doors.open(b"")
+            return rescue(self._place, rollback, swaps, self._contents)
+        finally:
+            self._doors.recover()
 
     def _standing(self, works: Sequence[Work]) -> dict[bytes, bytes]:
         """For each group of links a member that is not being put back, and is as it should be."""
