@@ -37,7 +37,7 @@ from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
 
-AUTOMATIC_GC_S = 3600
+AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
 CONFIG = Target("files", config.FILE)
 
 
@@ -225,6 +225,7 @@ class Workspace:
         """
         with self.lock.held():
             self.recover()
+            self.keep_within_quota()
             id = self.tracker.begin(name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref)
         self.tracker.life.show(id)
         try:
@@ -319,9 +320,14 @@ class Workspace:
             )
 
     def keep_within_quota(self) -> None:
-        """Clean up by itself when the store has outgrown its quota, but not again and again."""
+        """Clean up by itself when the store has outgrown its quota, but not again and again.
+
+        Before an action begins, and not after it ended: what it did must not be pruned before it can be taken back.
+        """
         quota = self.settings.store.quota_bytes
-        if quota and self.store.size_bytes() > quota and self._generation.age_s() > AUTOMATIC_GC_S:
+        size = self.store.size_bytes() if quota else 0
+        wait_s = AUTOMATIC_GC_S if size < 2 * quota else URGENT_GC_S
+        if size > quota and self._generation.age_s() > wait_s:
             pruned = self.gc()
             self.notices.append(
                 f"the stored content had outgrown its quota: freed {pruned.freed / 1e6:,.0f} MB of old states"

@@ -13,7 +13,7 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.errors import CorruptionError
+from takeback.errors import ContentGone, CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files.capture import Capture
@@ -187,10 +187,15 @@ class Files:
         return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
 
     def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
-        """Every blob that these marks need, nodes and contents."""
+        """Every blob that these marks need, nodes and contents; the latest mark comes first, and must be whole."""
         live: set[bytes] = set()
-        for mark in marks:
-            trees.reach(tree_of(mark.state), self._get, self._contents, live)
+        for number, mark in enumerate(marks):
+            try:
+                trees.reach(tree_of(mark.state), self._get, self._contents, live)
+            except ContentGone:
+                # An earlier clean-up that was cut short has let go of a part of it.
+                if number == 0:
+                    raise
         return live
 
     def text(self, version: Version) -> bytes | None:
