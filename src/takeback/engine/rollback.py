@@ -251,7 +251,9 @@ class Rollbacks:
             wanted = set(targets)
             swaps = [Swap(c.target, c.before, c.after) for c in began.swaps if c.target in wanted]
             resource = self.tracker.resources[name]
-            swapped.update({s.target: s for s in resource.swap(swaps, id, fresh=not finished_earlier)})
+            since = next((mark for mark in began.marks if mark.resource == name), None)
+            done_by = resource.swap(swaps, id, fresh=not finished_earlier, since=since)
+            swapped.update({s.target: s for s in done_by})
         faults.reach(SWAPPED)
         items = tuple(_item(planned, swapped.get(planned.target)) for planned in began.items)
         done = {c.target: _written(c, swapped[c.target]) for c in began.swaps}

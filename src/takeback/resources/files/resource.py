@@ -35,7 +35,7 @@ from takeback.resources.files.entry import (
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.observer import Observer
 from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
-from takeback.resources.files.rescue import Rescued, rescue
+from takeback.resources.files.rescue import Rescued, calm, rescue
 from takeback.resources.files.restore import Restorer
 from takeback.resources.files.tree import Row, entry_in
 from takeback.resources.files.work import Work
@@ -235,7 +235,9 @@ class Files:
                 found[swap.target] = (Do.CONFLICT, "it is excluded now, so it is not looked at any more")
         return found
 
-    def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
         rescued = self._rescue(swaps, rollback)
         # A write since the last look is noticed all the same: each exchange looks at what came out.
         look = self.seen if fresh and not rescued.interrupted else self.read
@@ -260,6 +262,9 @@ class Files:
             others = self._standing(batch)
             Restorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(batch)
             results.update(self._verified(works, {swap.target: swap.goal for swap in swaps}))
+        if not fresh and since is not None and self.keeps(since):
+            self.mark()
+            calm(self._place, self._observer.known, tree_of(since.state), swaps, self._get)
         return [results[swap.target] for swap in swaps]
 
     def _rescue(self, swaps: Sequence[Swap], rollback: str) -> Rescued:
