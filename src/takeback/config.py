@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +12,11 @@ from typing import Annotated
 import msgspec
 import platformdirs
 
+from takeback.core.redact import redact
 from takeback.errors import UsageError
 
 FILE = "takeback.toml"
+COMMAND_MAX = 10_000
 
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -75,6 +79,20 @@ def home_folder() -> Path:
 def parent_action() -> str:
     """The action inside which this process runs, if any."""
     return os.environ.get("TAKEBACK_ACTION", "")
+
+
+def command_line() -> tuple[str, ...]:
+    """How this program was started, so that it can be started again.
+
+    Nothing where it is no program but typed into an interpreter, or where it holds a secret: what is hidden could
+    not be run, and what is not hidden does not belong into a log.
+    """
+    main = sys.modules.get("__main__")
+    words = (sys.executable, *sys.orig_argv[1:])
+    if not sys.executable or not getattr(main, "__file__", None):
+        return ()
+    line = shlex.join(words)
+    return words if redact(line) == line and len(line) <= COMMAND_MAX else ()
 
 
 def debugging() -> bool:
