@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 from takeback import config
 from takeback.assembly import Assembly
@@ -167,10 +168,13 @@ class Workspace(Assembly):
         """A run once more, event by event, with the recorded results and without any effect."""
         return replay.replay(self.journal.read, run, to, self._calls.result)
 
-    def state_at(self, id: str) -> State | None:
-        """How the run that an id belongs to stood when that was over; None where it belongs to no run."""
-        run = replay.run_of(self.history, id)
-        return replay.state_at(self.journal.read, id, run) if run else None
+    def states_at(self, id: str) -> list[State]:
+        """How the run that an id belongs to stood when that was over; for a checkpoint, each run that was open."""
+        return replay.states_at(self.journal.read, id)
+
+    def result(self, action: Action) -> Any:
+        """All of what a call gave."""
+        return self._calls.result(action)
 
     # What runs need of humans
 

@@ -13,7 +13,7 @@ import click
 
 from takeback import config
 from takeback._version import __version__
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.session import Session
 from takeback.errors import TakebackError
 
 COMMANDS = {
@@ -25,8 +25,14 @@ COMMANDS = {
     "restore": "Make the workspace equal to a checkpoint, whoever changed it",
     "status": "Show how things stand",
     "log": "List what happened, latest first",
-    "show": "Show one run, action or checkpoint",
+    "show": "Show one run, step, action, approval or checkpoint, and how things stood then",
     "diff": "Show what changed",
+    "replay": "Go through a run again, event by event, without any effect",
+    "resume": "Settle what a crash left in doubt, and tell how to go on",
+    "approvals": "List what waits for your word",
+    "approve": "Allow exactly what a question asks for, once",
+    "deny": "Refuse what a question asks for",
+    "handover": "Look after runs that wait for a human",
     "verify": "Check that nothing recorded was lost or altered",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
     "du": "Show how much disk the recorded history takes",
@@ -60,7 +66,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: TakebackCommand = import_module(f"takeback.cli.commands.{name}").command
+        command: click.Command = import_module(f"takeback.cli.commands.{name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

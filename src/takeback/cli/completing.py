@@ -9,12 +9,16 @@ from takeback.cli.session import ago, shortened
 from takeback.cli.views import is_worth_a_row, what, what_run
 from takeback.core import ids
 from takeback.core.history import History
-from takeback.core.subjects import Action, Checkpoint, Run
+from takeback.core.lifecycle import Life
+from takeback.core.subjects import Action, Approval, Checkpoint, Run
+from takeback.engine.wording import call_text
 from takeback.opening import find_workspace
 
 OFFERED_MAX = 50
 
-Entry = Action | Checkpoint | Run
+Entry = Action | Checkpoint | Run | Approval
+
+_LIVES = {"handovers": {Life.HANDED_OVER}, "resumable": {Life.INTERRUPTED, Life.HANDED_OVER}}
 
 
 def offered(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
@@ -42,6 +46,12 @@ def _entries(kind: str, history: History) -> list[Entry]:
     checkpoints = list(history.checkpoints.values())
     actions = list(history.actions.values())
     runs = [run for run in history.runs.values() if is_worth_a_row(run)]
+    if kind == "approvals":
+        return [approval for approval in history.approvals.values() if approval.life is Life.OPEN]
+    if kind in _LIVES:
+        return [run for run in history.runs.values() if run.life in _LIVES[kind]]
+    if kind == "runs":
+        return [*runs]
     if kind == "checkpoints":
         return [*checkpoints]
     if kind == "undoable":
@@ -52,5 +62,7 @@ def _entries(kind: str, history: History) -> list[Entry]:
 def _described(history: History, entry: Entry) -> str:
     if isinstance(entry, Checkpoint):
         return f"{ago(entry.at_us)}: checkpoint {shortened(entry.taken.message, 50)}".rstrip()
+    if isinstance(entry, Approval):
+        return f"{ago(entry.asked_us)}: {call_text(entry.asked.name, entry.asked.arguments, 50)}"
     name = what_run(history, entry) if isinstance(entry, Run) else what(history, entry)
     return f"{ago(entry.began_us)}: {name}"

@@ -53,32 +53,37 @@ class Session(msgspec.Struct):
         click.echo(text, err=self.to_stderr)
 
 
+def _shared_options() -> list[click.Parameter]:
+    """What every command knows."""
+    return [
+        # Click's own help option ends in a full stop.
+        click.Option(
+            ["-h", "--help"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_help,
+            help="Show this message and exit",
+        ),
+        click.Option(
+            ["-C", "directory"], metavar="DIR", help="Work in this folder instead of the current one"
+        ),
+        click.Option(["--json", "json"], is_flag=True, help="Print one JSON object"),
+    ]
+
+
 class TakebackCommand(click.Command):
     """A command that knows -C and --json, as every command does."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **(kwargs | {"add_help_option": False}))
-        self.params += [
-            # Click's own help option ends in a full stop.
-            click.Option(
-                ["-h", "--help"],
-                is_flag=True,
-                is_eager=True,
-                expose_value=False,
-                callback=_print_help,
-                help="Show this message and exit",
-            ),
-            click.Option(
-                ["-C", "directory"], metavar="DIR", help="Work in this folder instead of the current one"
-            ),
-            click.Option(["--json", "json"], is_flag=True, help="Print one JSON object"),
-        ]
+        self.params += _shared_options()
 
     def invoke(self, ctx: click.Context) -> Any:
         session: Session = ctx.obj
         directory = ctx.params.pop("directory")
         _enter(directory or session.directory)
-        session.json = ctx.params.pop("json")
+        session.json |= ctx.params.pop("json")
         session.progress.wanted &= not session.json
         try:
             return super().invoke(ctx)
@@ -86,6 +91,22 @@ class TakebackCommand(click.Command):
             session.progress.done()
             for note in [note for workspace in session.opened for note in workspace.notices]:
                 click.echo(f"takeback: {note}", err=True)
+
+
+class TakebackGroup(click.Group):
+    """A command that is made of several."""
+
+    command_class = TakebackCommand
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **(kwargs | {"add_help_option": False}))
+        self.params += _shared_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        session: Session = ctx.obj
+        session.directory = ctx.params.pop("directory") or session.directory
+        session.json |= ctx.params.pop("json")
+        return super().invoke(ctx)
 
 
 def _enter(directory: str) -> None:
@@ -116,6 +137,15 @@ def ago(at_us: int) -> str:
             return f"{int(seconds / {'s': 1, 'min': 60, 'h': 3600}[unit])} {unit} ago"
     days = int(seconds / 86400)
     return f"{days} day{'s' if days > 1 else ''} ago"
+
+
+def until(at_us: int) -> str:
+    """How long there is until a moment, as a person says it."""
+    seconds = int(at_us / 1e6 - time.time())
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{max(seconds, 0)} s"
 
 
 def iso(at_us: int) -> str:

@@ -172,7 +172,7 @@ class History:
         if self._move(record, lifecycle.RUN, run, f"run {run.id}"):
             if isinstance(event, e.RunTaken):
                 run.taken_by = event.actor or "you"
-                return  # why it was handed over still holds
+                return None  # why it was handed over still holds
             run.ended_us, run.taken_by = record.at_us, ""
             run.why = getattr(event, "why", "")
             if run.life is Life.OPEN:

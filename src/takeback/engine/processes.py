@@ -27,7 +27,7 @@ def describe(pid: int) -> Process:
 
 def ancestors() -> list[Process]:
     """The processes that this one was started by, and those by theirs."""
-    found = []
+    found: list[Process] = []
     pid = os.getppid()
     while pid > 0 and len(found) < ANCESTORS_MAX:
         found.append(describe(pid))

@@ -87,8 +87,8 @@ def replay(read: Read, run: str, to: str, result: Result) -> Iterator[Moment]:
     return _moments(read, run, until, result)
 
 
-def state_at(read: Read, id: str, run: str) -> State:
-    """How a run stood when what `id` names was over."""
+def states_at(read: Read, id: str) -> list[State]:
+    """How things stood when what `id` names was over: the run that it belongs to; of a checkpoint, each open one."""
     until = position(read(), id)
     history, at_us = History(), 0
     for record in read():
@@ -96,9 +96,9 @@ def state_at(read: Read, id: str, run: str) -> State:
             break
         history.apply(record)
         at_us = record.at_us
-    if run not in history.runs:
-        raise UsageError(f"{run} had not begun at {id}")
-    return State(until, at_us, history.runs[run], history)
+    run = run_of(history, id)
+    runs = [history.runs[run]] if run else history.open_runs() if id in history.checkpoints else []
+    return [State(until, at_us, each, history) for each in runs]
 
 
 def run_of(history: History, id: str) -> str:

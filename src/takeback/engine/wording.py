@@ -170,9 +170,7 @@ def _action_told(history: History, _record: Record, event: e.ActionTold) -> Told
 
 
 def _action_refused(_history: History, record: Record, event: e.ActionRefused) -> Told:
-    return Told(
-        record.stream, f"{call_text(event.name, event.arguments)} was refused{_because(event.why)}"
-    )
+    return Told(record.stream, f"{call_text(event.name, event.arguments)} was refused{_because(event.why)}")
 
 
 def _approval_asked(_history: History, record: Record, event: e.ApprovalAsked) -> Told:
@@ -217,11 +215,11 @@ def _rollback_ended(history: History, _record: Record, event: e.RollbackEnded) -
 def named(history: History, of: tuple[str, ...]) -> str:
     """What a rollback is about. A run or a step of which it takes everything is named as such."""
     left = set(of)
-    for run in history.runs.values():
-        tools = {id for id in run.actions if history.actions[id].is_tool}
-        began = {id for id in tools if id in left}
-        if len(began) > 1 and began == tools:
-            left = left - tools | {run.id}
+    for stream in {history.actions[id].stream for id in of if id in history.actions}:
+        run = history.runs.get(stream)
+        tools = {id for id in run.actions if history.actions[id].is_tool} if run else set()
+        if len(tools) > 1 and tools <= left:
+            left = left - tools | {stream}
     shown = sorted(left, key=ids.seq_of)
     more = f" and {len(shown) - NAMES_MAX} more" if len(shown) > NAMES_MAX else ""
     return ", ".join(shown[:NAMES_MAX]) + more
