@@ -111,8 +111,8 @@ def is_taken_back(history: History, action: Action) -> bool:
 
 
 def is_worth_a_row(run: Run) -> bool:
-    """A run of one action is that action; one of several, or with steps, has an id that can be taken back."""
-    return len(run.actions) > 1 or bool(run.steps)
+    """A command is its one action. Of several, or with steps, or begun by a program, a run has an id of its own."""
+    return len(run.actions) > 1 or bool(run.steps or run.began.key or run.began.folder)
 
 
 def action_data(history: History, action: Action) -> dict[str, Any]:

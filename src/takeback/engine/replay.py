@@ -88,17 +88,21 @@ def replay(read: Read, run: str, to: str, result: Result) -> Iterator[Moment]:
 
 
 def states_at(read: Read, id: str) -> list[State]:
-    """How things stood when what `id` names was over: the run that it belongs to; of a checkpoint, each open one."""
+    """How things stood when what `id` names was over: the run that it belongs to; of a checkpoint, each open one.
+
+    A run is not over for good: it may have been taken back since. So that is how it stands now.
+    """
     until = position(read(), id)
+    now = ids.parse(id)[0] == ids.RUN
     history, at_us = History(), 0
     for record in read():
-        if record.seq > until:
+        if record.seq > until and not now:
             break
         history.apply(record)
         at_us = record.at_us
     run = run_of(history, id)
     runs = [history.runs[run]] if run else history.open_runs() if id in history.checkpoints else []
-    return [State(until, at_us, each, history) for each in runs]
+    return [State(history.seq, at_us, each, history) for each in runs]
 
 
 def run_of(history: History, id: str) -> str:
