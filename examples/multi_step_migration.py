@@ -57,7 +57,9 @@ def add_column(name: str) -> str:
 
 def join_names(_call: takeback.Call) -> None:
     with closing(database()) as db:
-        db.execute("UPDATE customers SET name = name || ' ' || family, family = NULL WHERE family IS NOT NULL")
+        db.execute(
+            "UPDATE customers SET name = name || ' ' || family, family = NULL WHERE family IS NOT NULL"
+        )
 
 
 def are_split(_call: takeback.Call) -> Any:

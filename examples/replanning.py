@@ -20,9 +20,9 @@ PLANS = {
     "use max": "def top(items):\n    return max(items)\n",
 }
 CHECK = """\
-from top import top
-items = (3, 9, 4)
-assert top(items) == 9
+from runpy import run_path
+top = run_path("top.py")["top"]
+assert top((3, 9, 4)) == 9
 """
 
 

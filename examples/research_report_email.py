@@ -26,13 +26,13 @@ SERVICE: dict[str, Any] = {"url": "", "full": True, "sent": {}}
 class Mail(BaseHTTPRequestHandler):
     """PUT /KEY sends a mail, unless the mailbox is full. GET /KEY tells whether it was sent."""
 
-    def do_PUT(self) -> None:  # noqa: N802  the name is the server's
+    def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if not SERVICE["full"]:
             SERVICE["sent"][self.path] = json.loads(body)
         self._answer(507 if SERVICE["full"] else 201)
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self._answer(200 if self.path in SERVICE["sent"] else 404)
 
     def _answer(self, code: int) -> None:

@@ -64,7 +64,10 @@ def test_what_cannot_be_taken_back_waits_for_approve(world: Workspace) -> None:
     listed = world.do("approvals").stdout
     assert f"takeback approve {question['id']}" in listed and "wire(5" in listed and "hunter2" not in listed
     status = world.do("status")
-    assert "1 question waits for your word" in status.stdout and f"takeback deny {question['id']}" in status.stdout
+    assert (
+        "1 question waits for your word" in status.stdout
+        and f"takeback deny {question['id']}" in status.stdout
+    )
     other = world.do("approve", question["id"], "--payload", "b3:0000", code=3)
     assert "another payload" in other.stderr
     said = world.do("approve", question["id"], "--payload", question["payload"])
@@ -110,7 +113,9 @@ def test_inside_a_command_under_takeback_nothing_is_allowed_either(world: Worksp
     assert not service.bookings()
 
 
-@pytest.mark.parametrize("words", [("approve", "p999"), ("deny", "p999"), ("approve", "a1"), ("approve", "x")])
+@pytest.mark.parametrize(
+    "words", [("approve", "p999"), ("deny", "p999"), ("approve", "a1"), ("approve", "x")]
+)
 def test_an_answer_to_no_question(world: Workspace, words: tuple[str, ...]) -> None:
     world.save()
     assert world.do(*words, code=2).stderr.startswith("takeback: ")
@@ -234,7 +239,13 @@ def test_a_run_is_replayed_with_its_results_and_nothing_happens(world: Workspace
     world.undo(run)
     before, events = world.look(), world.do("status", "--json").json["events"]
     told = world.do("replay", run).stdout
-    for text in ("the run 'nightly' began", "add(1, 2) done  → 3", "was interrupted", "was resumed", "committed"):
+    for text in (
+        "the run 'nightly' began",
+        "add(1, 2) done  → 3",
+        "was interrupted",
+        "was resumed",
+        "committed",
+    ):
         assert text in told
     assert f"undo of {run} began" in told.splitlines()[-2]
     moments = world.do("replay", run, "--json").json["moments"]
