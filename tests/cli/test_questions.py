@@ -152,7 +152,7 @@ def test_a_run_is_handed_over_taken_and_given_back(world: Workspace) -> None:
     assert world.read("plan.md") == "old\n" and not service.bookings()
 
 
-@pytest.mark.parametrize(("word", "bookings"), [("--happened", 1), ("--never", 2)])
+@pytest.mark.parametrize("word, bookings", [("--happened", 1), ("--never", 2)])
 def test_a_humans_word_on_a_call_in_doubt(world: Workspace, word: str, bookings: int) -> None:
     world.save()
     assert act(world, "doubt").code == -9
