@@ -698,16 +698,13 @@ def _namespace() -> str:
         return ""
 
 
-# --- workflows/checkpoints ---
+# --- workflows/places ---
 
 
 PLACE = ("memory", "checkpoints")
 AGENTS = "agents"
-GUARD = ".lock"
-ASIDE = "set-aside"
-ASIDE_DAYS = 30.0
-NOT_OURS = {"CHECKPOINT_SCHEMA.json"}
 SUFFIX = ".json"
+NOT_OURS = {"CHECKPOINT_SCHEMA.json"}
 
 
 class Entry:
@@ -728,36 +725,113 @@ class Entry:
         return os.path.join(self.folder.path, self.name)
 
 
-class Checkpoints:
-    """All checkpoints below one root. Close it, or use it in a `with` block."""
+class Places:
+    """Every folder of checkpoints below one root, each opened once."""
 
-    def __init__(self, root: str = ".", clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, root: str) -> None:
         self.root = os.path.realpath(root)
-        self._clock = clock
         self._open: dict[tuple[str, ...], Folder] = {}
 
-    def __enter__(self) -> Checkpoints:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for folder in self._open.values():
             folder.close()
         self._open.clear()
-
-    # Looking
 
     def entries(self) -> list[Entry]:
         """Every checkpoint. A bad file is one entry among the others, and blocks none of them."""
         return [
             self._entry(folder, name.removesuffix(SUFFIX))
-            for folder in self._folders()
+            for folder in self.folders()
             for name in folder.names()
             if name.endswith(SUFFIX) and not name.startswith(".") and name not in NOT_OURS
         ]
 
+    def find(self, workflow: str) -> Entry | None:
+        """The file of this workflow, wherever it lies."""
+        safe_name(workflow, "the id of a workflow")
+        found = [folder for folder in self.folders() if workflow + SUFFIX in folder.names()]
+        if len(found) > 1:
+            raise ConflictError(
+                f"{workflow} is there twice, in {found[0].path} and in {found[1].path}; nothing was changed",
+                hint="move one of the two files away",
+            )
+        return self._entry(found[0], workflow) if found else None
+
+    def folders(self) -> list[Folder]:
+        """Every folder of checkpoints that is there."""
+        agents = self.folder(AGENTS)
+        names = agents.names() if agents else []
+        places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
+        return [folder for parts in places if (folder := self._quietly(parts))]
+
+    def folder(self, *parts: str) -> Folder | None:
+        """The folder at these parts, if it is there."""
+        if parts not in self._open:
+            folder = Folder.find(self.root, *parts)
+            if folder is None:
+                return None
+            self._open[parts] = folder
+        return self._open[parts]
+
+    def make(self, *parts: str) -> Folder:
+        """The folder at these parts, made where it is missing."""
+        found = self.folder(*parts) or Folder.find(self.root, *parts, create=True)
+        assert found is not None
+        self._open[parts] = found
+        return found
+
+    def parts(self, folder: Folder) -> tuple[str, ...]:
+        return next(parts for parts, known in self._open.items() if known is folder)
+
+    def _quietly(self, parts: tuple[str, ...]) -> Folder | None:
+        """One agent's folder that is a link, or something else, is not looked into, and blocks no other."""
+        try:
+            return self.folder(*parts)
+        except ConflictError:
+            if parts == PLACE:
+                raise
+            return None
+
+    def _entry(self, folder: Folder, id: str) -> Entry:
+        try:
+            return Entry(folder, id, decoded(folder.read(id + SUFFIX), id))
+        except FileNotFoundError:
+            return Entry(folder, id, None, "it has just gone")
+        except CorruptionError as error:
+            return Entry(folder, id, None, error.message)
+
+
+# --- workflows/checkpoints ---
+
+
+GUARD = ".lock"
+ASIDE = "set-aside"
+ASIDE_DAYS = 30.0
+
+
+class Checkpoints:
+    """All checkpoints below one root. Close it, or use it in a `with` block."""
+
+    def __init__(self, root: str = ".", clock: Callable[[], float] = time.time) -> None:
+        self._places = Places(root)
+        self.root = self._places.root
+        self._clock = clock
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._places.close()
+
+    # Looking
+
+    def entries(self) -> list[Entry]:
+        """Every checkpoint, readable or not."""
+        return self._places.entries()
+
     def get(self, workflow: str) -> Entry:
         """The checkpoint of this workflow; one that is not there or not whole is an error."""
-        entry = self._find(workflow)
+        entry = self._places.find(workflow)
         if entry is None:
             raise UsageError(
                 f"there is no workflow {workflow} in {self.root}; nothing was done",
@@ -772,10 +846,7 @@ class Checkpoints:
 
     def holder(self, entry: Entry) -> dict[str, Any] | None:
         """Who holds this workflow, if that process may still be at work."""
-        try:
-            holder = decode_holder(entry.folder.read(entry.id + GUARD))
-        except (FileNotFoundError, CorruptionError):
-            return None
+        holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
 
     # Changing
@@ -815,14 +886,13 @@ class Checkpoints:
         check(record)
         with self._alone():
             self._refuse_key_of_another(workflow, key)
-            entry = self._find(workflow)
+            entry = self._places.find(workflow)
             if entry and entry.record and entry.record["idempotencyKey"] == key:
                 return entry.record
             if entry:
                 self._make_way(entry, force=force)
             parts = (AGENTS, agent, *PLACE) if per_agent else PLACE
-            folder = entry.folder if entry else self._folder(*parts, create=True)
-            assert folder is not None
+            folder = entry.folder if entry else self._places.make(*parts)
             fresh = Entry(folder, workflow, record)
             folder.write(fresh.name, encoded(record))
             if owner_pid is not None:
@@ -873,7 +943,7 @@ class Checkpoints:
         skipped: Callable[[str], None] = lambda _: None,
     ) -> tuple[dict[str, Any], str] | None:
         """Take the lock of the first unfinished workflow that nobody holds; give its record and the lock's token."""
-        if self._folder(*PLACE) is None and not self._folders():
+        if workflow is None and not self._places.folders():
             return None
         with self._alone():
             held: list[Entry] = []
@@ -882,8 +952,10 @@ class Checkpoints:
                     skipped(f"INVALID {entry.name} {entry.reason}")
                 elif self._is_wanted(entry.record, agent, skipped):
                     holder = self.holder(entry)
-                    if holder is None or holder.get("token") == os.environ.get(TOKEN_VARIABLE, "-"):
-                        return entry.record, self._hold(entry, owner_pid, holder)
+                    if holder is None:
+                        return entry.record, self._hold(entry, owner_pid)
+                    if holder.get("token") == os.environ.get(TOKEN_VARIABLE, "-"):
+                        return entry.record, str(holder["token"])  # it was started for this workflow
                     held.append(entry)
                     skipped(f"{entry.id} is held by {in_words(holder)}")
             # What is held is taken by force only if nothing was free.
@@ -894,8 +966,8 @@ class Checkpoints:
     def release(self, workflow: str, token: str) -> None:
         """Let go of a workflow that is not finished, so that the next one can resume it."""
         with self._alone():
-            entry = self._find(workflow)
-            holder = entry and self.holder(entry)
+            entry = self._places.find(workflow)
+            holder = entry and self._last_holder(entry)
             if entry and holder and holder.get("token") == token:
                 entry.folder.remove(entry.id + GUARD)
 
@@ -914,7 +986,7 @@ class Checkpoints:
         Unfinished work is set aside for 30 days more before it goes: a clock that runs ahead for a day must not
         cost anybody their work. What cannot be read is never touched.
         """
-        if not self._folders():
+        if not self._places.folders():
             return []
         if dry_run:
             return list(self._prune(dry_run=True))
@@ -937,8 +1009,8 @@ class Checkpoints:
                 entry.folder.remove(entry.id + GUARD)
                 entry.folder.sync()
             yield entry.path, "set aside" if unfinished else "removed"
-        for folder in self._folders():
-            aside = self._folder(*self._parts(folder), ASIDE)
+        for folder in self._places.folders():
+            aside = self._places.folder(*self._places.parts(folder), ASIDE)
             for name in aside.names() if aside else ():
                 # Its own time is that of the move: it was renewed then.
                 if aside and 0 <= ASIDE_DAYS * DAY_S < now_s - aside.modified_s(name):
@@ -971,8 +1043,7 @@ class Checkpoints:
         self._set_aside(entry)
 
     def _set_aside(self, entry: Entry) -> None:
-        aside = self._folder(*self._parts(entry.folder), ASIDE, create=True)
-        assert aside is not None
+        aside = self._places.make(*self._places.parts(entry.folder), ASIDE)
         number = time.time_ns()
         try:
             os.utime(entry.name, (self._clock(),) * 2, dir_fd=entry.folder.fd, follow_symlinks=False)
@@ -990,6 +1061,13 @@ class Checkpoints:
             holder["token"] = before["token"]
         entry.folder.write(entry.id + GUARD, encode_holder(holder))
         return str(holder["token"])
+
+    def _last_holder(self, entry: Entry) -> dict[str, Any] | None:
+        """Who held it last, alive or not."""
+        try:
+            return decode_holder(entry.folder.read(entry.id + GUARD))
+        except (FileNotFoundError, CorruptionError):
+            return None
 
     def _keep_hold(self, entry: Entry, owner_pid: int | None, token: str) -> None:
         """Renew the lease. Who says who they are is checked; who does not is taken for the holder."""
@@ -1016,57 +1094,10 @@ class Checkpoints:
             return False
         return True
 
-    def _find(self, workflow: str) -> Entry | None:
-        safe_name(workflow, "the id of a workflow")
-        found = [folder for folder in self._folders() if f"{workflow}{SUFFIX}" in folder.names()]
-        if len(found) > 1:
-            raise ConflictError(
-                f"{workflow} is there twice, in {found[0].path} and in {found[1].path}; nothing was changed",
-                hint="move one of the two files away",
-            )
-        return self._entry(found[0], workflow) if found else None
-
-    def _entry(self, folder: Folder, id: str) -> Entry:
-        try:
-            return Entry(folder, id, decoded(folder.read(id + SUFFIX), id))
-        except FileNotFoundError:
-            return Entry(folder, id, None, "it has just gone")
-        except CorruptionError as error:
-            return Entry(folder, id, None, error.message)
-
-    def _folders(self) -> list[Folder]:
-        """Every folder of checkpoints that is there."""
-        agents = self._folder(AGENTS)
-        names = agents.names() if agents else []
-        places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
-        return [folder for parts in places if (folder := self._quiet(parts))]
-
-    def _quiet(self, parts: tuple[str, ...]) -> Folder | None:
-        """One agent's folder that is a link, or something else, is not looked into, and blocks no other."""
-        try:
-            return self._folder(*parts)
-        except ConflictError:
-            if parts == PLACE:
-                raise
-            return None
-
-    def _folder(self, *parts: str, create: bool = False) -> Folder | None:
-        if parts not in self._open:
-            folder = Folder.find(self.root, *parts, create=create)
-            if folder is None:
-                return None
-            self._open[parts] = folder
-        return self._open[parts]
-
-    def _parts(self, folder: Folder) -> tuple[str, ...]:
-        return next(parts for parts, known in self._open.items() if known is folder)
-
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One command at a time, in the whole workspace: keys are unique in all of it."""
-        shared = self._folder(*PLACE, create=True)
-        assert shared is not None
-        with shared.locked(GUARD):
+        with self._places.make(*PLACE).locked(GUARD):
             yield
 
 
@@ -1077,7 +1108,7 @@ MINUTE_S = 60.0
 
 
 def stale(checkpoints: Checkpoints, stale_min: float, now_s: float | None = None) -> list[dict[str, Any]]:
-    """What is older than the threshold; latest first is no matter, so in the order of the files."""
+    """What is older than the threshold, in the order of the files."""
     now_s = time.time() if now_s is None else now_s
     found = (_finding(entry, stale_min * MINUTE_S, now_s) for entry in checkpoints.entries())
     return [finding for finding in found if finding]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from takeback.engine.diff import Diff
     from takeback.engine.report import RollbackReport
     from takeback.opening import open_workspace as open  # noqa: A004  takeback.open is the name
+    from takeback.workflows.steps import Workflow, workflow
     from takeback.workspace import Workspace
 else:
     _LATER = {
@@ -31,7 +32,9 @@ else:
         "Checkpoint": "core.history:Checkpoint",
         "Diff": "engine.diff:Diff",
         "RollbackReport": "engine.report:RollbackReport",
+        "Workflow": "workflows.steps:Workflow",
         "Workspace": "workspace:Workspace",
+        "workflow": "workflows.steps:workflow",
     }
 
     def __getattr__(name: str) -> object:
@@ -59,7 +62,9 @@ __all__ = [
     "RunBusy",
     "TakebackError",
     "UsageError",
+    "Workflow",
     "Workspace",
     "__version__",
     "open",
+    "workflow",
 ]

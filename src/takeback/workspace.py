@@ -29,7 +29,7 @@ from takeback.errors import ConflictError, RollbackIncomplete, UsageError
 from takeback.ports import Finding, Journal
 from takeback.resources.files import tree as trees
 from takeback.resources.files.entry import version_of
-from takeback.resources.files.exclude import excluder
+from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.resource import Files, file_text, tree_of
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
@@ -126,6 +126,7 @@ class Workspace:
             StoredContents(self.store),
             excluded=excluder(self.settings.files.exclude, hidden),
             stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
+            claimed=lambda: workflow_folders(self.root),
             generation=self._generation,
             watching=self._watching,
             progress=self._progress,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from takeback.workflows.checkpoints import Checkpoints, Entry
+from takeback.workflows.checkpoints import Checkpoints
+from takeback.workflows.places import Entry
 from takeback.workflows.record import HASH, is_unfinished, seconds
 
 MINUTE_S = 60.0
 
 
 def stale(checkpoints: Checkpoints, stale_min: float, now_s: float | None = None) -> list[dict[str, Any]]:
-    """What is older than the threshold; latest first is no matter, so in the order of the files."""
+    """What is older than the threshold, in the order of the files."""
     now_s = time.time() if now_s is None else now_s
     found = (_finding(entry, stale_min * MINUTE_S, now_s) for entry in checkpoints.entries())
     return [finding for finding in found if finding]
