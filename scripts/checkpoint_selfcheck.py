@@ -942,8 +942,8 @@ class Checkpoints:
         steal: bool = False,
         skipped: Callable[[str], None] = lambda _: None,
     ) -> tuple[dict[str, Any], str] | None:
-        """Take the lock of the first unfinished workflow that nobody holds; give its record and the lock's token."""
-        if workflow is None and not self._places.folders():
+        """Take the lock of the first unfinished workflow that nobody holds; give its record and a token."""
+        if not (self._places.find(workflow) if workflow else self._places.folders()):
             return None
         with self._alone():
             held: list[Entry] = []
