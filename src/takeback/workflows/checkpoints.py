@@ -144,6 +144,7 @@ class Checkpoints:
         token: str = "",
     ) -> dict[str, Any]:
         """Write down how far it is, and renew the lease of whoever holds it."""
+        self.get(workflow)  # where there is none, nothing is made either
         with self._alone():
             entry = self.get(workflow)
             assert entry.record is not None
@@ -159,11 +160,9 @@ class Checkpoints:
 
     def complete(self, workflow: str, *, owner_pid: int | None = None, token: str = "") -> dict[str, Any]:
         """It is done. The file stays until it has expired and is pruned; the lock is released."""
-        with self._alone():
-            entry = self.get(workflow)
-            done = entry.record is not None and entry.record["status"] == "done"
-        if done and entry.record:
-            return entry.record
+        record = self.get(workflow).record
+        if record and record["status"] == "done":
+            return record
         return self.update(workflow, status="done", owner_pid=owner_pid, token=token)
 
     def resume(
