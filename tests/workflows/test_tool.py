@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,7 @@ def test_an_agents_own_folder(tmp_path: Path) -> None:
     assert record(run(tmp_path, "resume", "--agent", "a"))["workflowId"] == "w1"
 
 
-BAD = {
+BAD: dict[str, Callable[[bytes], bytes]] = {
     "truncated": lambda data: data[: len(data) // 2],
     "empty": lambda data: b"",
     "tampered": lambda data: data.replace(b'"one"', b'"uno"'),

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from takeback.errors import RunBusy
+from takeback.errors import RunBusy, UsageError
 from takeback.workflows.checkpoints import Checkpoints
 from takeback.workflows.owners import in_words
 from takeback.workflows.record import is_unfinished
@@ -117,7 +117,7 @@ def workflow(
     resumed. Raises RunBusy while another living process works on it.
     """
     if not steps:
-        raise ValueError("a workflow has at least one step")
+        raise UsageError("a workflow has at least one step; nothing was done")
     checkpoints = Checkpoints(str(Path(root)))
     first, *rest = steps
     record = checkpoints.start(
