@@ -28,7 +28,7 @@ from .helpers import EVERYTHING
 CUTS = 100 if EVERYTHING else 6
 HARSH = "loop,noauto_da_alloc,data=writeback,commit=300,noatime"
 WRITER = """
-import itertools, os, stat, sys
+import itertools, os, signal, stat, sys
 from takeback.workflows import disk
 from takeback.workflows.checkpoints import Checkpoints
 
@@ -45,6 +45,8 @@ with Checkpoints(".") as checkpoints:
             checkpoints.start(id, agent="a", step="s", key=id)
         checkpoints.update(id, complete=f"step-{number}", notes="x" * 3000)
         os.write(1, f"{id} step-{number}\\n".encode())
+        if left_out != "nothing":
+            os.kill(os.getpid(), signal.SIGSTOP)  # before the next sync makes good what this one left out
 """
 
 
@@ -85,8 +87,9 @@ def cut(
         try:
             for _ in range(cuts):
                 note(acknowledged, writer.stdout.readline())
-                time.sleep(chance.uniform(0, 0.03))
-                writer.send_signal(signal.SIGSTOP)
+                if left_out == "nothing":
+                    time.sleep(chance.uniform(0, 0.03))
+                    writer.send_signal(signal.SIGSTOP)
                 os.waitid(os.P_PID, writer.pid, os.WSTOPPED)
                 copy = tmp_path / "copy.img"
                 shutil.copyfile(image, copy)
