@@ -27,7 +27,8 @@ On startup, before any other work, look for unfinished workflows in `memory/chec
    `takeback workflow complete --workflow ID`.
 
 Before work of several steps, and before anything that may restart you:
-`takeback workflow start --workflow ID --agent NAME --step FIRST --remaining SECOND THIRD --idempotency KEY --owner-pid $PPID`.
+`takeback workflow start --workflow ID --agent NAME --step FIRST --remaining SECOND THIRD --idempotency KEY
+--owner-pid $PPID`.
 Never write secrets into a checkpoint. A line `INVALID …` is for a human: leave that file as it is.
 """
 
