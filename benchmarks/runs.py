@@ -47,15 +47,17 @@ def write(number: int) -> int:
     return number
 
 
-def one_action(tb: Workspace, folder: Path, count: int) -> tuple[float, float]:
-    """The median of a recorded call and of a bare commit, in seconds, by turns."""
+def one_action(tb: Workspace, folder: Path, count: int) -> tuple[float, float, float]:
+    """The medians of a recorded call, of one that can be compensated, and of a bare commit, in seconds, by turns."""
     bare = bare_database(folder / "bare.db")
     body = bytes(440)
     ours: list[float] = []
+    outside: list[float] = []
     theirs: list[float] = []
     with tb.run("one action") as run, run.step("calls"):
         turns: list[tuple[list[float], Callable[[], object]]] = [
             (ours, lambda: run.call(write, 1)),
+            (outside, lambda: run.call(book, 1)),
             (theirs, lambda: bare.execute("INSERT INTO bare (body) VALUES (?)", (body,))),
         ]
         for _ in range(count):
@@ -63,7 +65,8 @@ def one_action(tb: Workspace, folder: Path, count: int) -> tuple[float, float]:
             for times, work in turns:
                 times.append(timed(work))
     bare.close()
-    return statistics.median(ours), statistics.median(theirs)
+    booked.clear()
+    return statistics.median(ours), statistics.median(outside), statistics.median(theirs)
 
 
 def many_actions(tb: Workspace, count: int) -> tuple[float, float]:
@@ -99,10 +102,13 @@ def main() -> None:
         (folder / "work").mkdir()
         os.environ["TAKEBACK_HOME"] = str(folder / "state")
         with takeback.open(folder / "work") as tb:
-            ours, theirs = one_action(tb, folder, 3000 // part)
+            ours, outside, theirs = one_action(tb, folder, 3000 // part)
             ratio = ours / theirs
             figures = f"{ours * 1e6:.0f} µs / {theirs * 1e6:.0f} µs = {ratio:.2f}"
             line("one recorded action / a bare commit", figures, f"≤ {COST_MAX}", met=ratio <= COST_MAX)
+            ratio = outside / theirs
+            figures = f"{outside * 1e6:.0f} µs / {theirs * 1e6:.0f} µs = {ratio:.2f}"
+            line("a compensable one / a bare commit", figures, f"≤ {COST_MAX}", met=ratio <= COST_MAX)
             first, last = many_actions(tb, 10_000 // part)
             ratio = last / first
             figures = f"{first * 1e6:.0f} µs, then {last * 1e6:.0f} µs = {ratio:.2f}"

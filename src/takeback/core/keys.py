@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from takeback.core.codec import digest, value_digest
+import msgspec
+
+from takeback.core.codec import digest
 
 _SHORT = 16
+_encoder = msgspec.json.Encoder(order="sorted")
 
 
 def intent(arguments: Any, volatile: Collection[str]) -> Any:
@@ -21,7 +24,7 @@ def intent(arguments: Any, volatile: Collection[str]) -> Any:
 
 def action_key(step: str, position: int, name: str, arguments: Any, volatile: Collection[str] = ()) -> str:
     """The key of a call that was given none: its place in the plan, and what it is to do."""
-    return _short(value_digest([step, position, name, intent(arguments, volatile)]))
+    return _short(digest(_encoder.encode([step, position, name, intent(arguments, volatile)])))
 
 
 def call_key(run: str, action: str, generation: int) -> str:
