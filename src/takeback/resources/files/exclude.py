@@ -1,7 +1,7 @@
 """Which paths are left out, by the user's patterns.
 
-A pattern without a slash means a name anywhere; with one, a path from the root. `*` stays within a name, `**`
-crosses folders. What is excluded is excluded with everything below it, and every mark says so.
+What is excluded is excluded with everything below it, and every mark says so. What a pattern means is said in
+core/globs.py.
 """
 
 from __future__ import annotations
@@ -10,22 +10,13 @@ import os
 import re
 from collections.abc import Callable, Iterable
 
+from takeback.core import globs
+
 OWN = rb"\.git(/.*)?"
 """The workspace's own repository belongs to git; nested ones are files like any other."""
 
 
 def excluder(patterns: Iterable[str], hidden: Iterable[bytes] = ()) -> Callable[[bytes], bool]:
     """A test for paths relative to the root. `hidden` are paths of our own."""
-    parts = [OWN, *(re.escape(path) + rb"(/.*)?" for path in hidden), *map(_expression, patterns)]
-    found = re.compile(b"|".join(b"(?:" + part + b")" for part in parts), re.DOTALL).fullmatch
-    return lambda path: found(path) is not None
-
-
-def _expression(pattern: str) -> bytes:
-    text = os.fsencode(pattern.strip("/"))
-    start = b"" if "/" in pattern.rstrip("/") else rb"(?:.*/)?"
-    body = b"".join(_TOKENS.get(token, re.escape(token)) for token in re.split(rb"(\*\*/|\*\*|\*|\?)", text))
-    return start + body + rb"(/.*)?"
-
-
-_TOKENS = {b"**/": rb"(?:.*/)?", b"**": rb".*", b"*": rb"[^/]*", b"?": rb"[^/]"}
+    own = [OWN, *(re.escape(path) + rb"(/.*)?" for path in hidden)]
+    return globs.matcher([*own, *(globs.expression(os.fsencode(pattern)) for pattern in patterns)])
