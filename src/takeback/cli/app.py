@@ -28,6 +28,7 @@ COMMANDS = {
     "show": "Show one run, action or checkpoint",
     "diff": "Show what changed",
     "verify": "Check that nothing recorded was lost or altered",
+    "plan": "Check a plan against the safety rules, or run it",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
     "du": "Show how much disk the recorded history takes",
     "completion": "Print the completion script of a shell",
@@ -60,7 +61,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: TakebackCommand = import_module(f"takeback.cli.commands.{name}").command
+        command: TakebackCommand | click.Group = import_module(f"takeback.cli.commands.{name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     own = words[: words.index("--")] if "--" in words else words
-    output = Output("--json" in own, to_stderr="run" in own)
+    output = Output("--json" in own, to_stderr=_named_run(own))
     try:
         code = app.main(words, prog_name="takeback", standalone_mode=False)
         sys.stdout.flush()
@@ -110,6 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:  # noqa: BLE001  whatever it is, nobody wants a traceback
         code = _fail_unexpectedly(error, output)
     sys.exit(code)
+
+
+def _named_run(words: Sequence[str]) -> bool:
+    """Whether the command is `run`: the first word that is neither an option nor the folder after -C."""
+    rest = [word for before, word in zip(["", *words], words, strict=False) if before != "-C"]
+    return next((word for word in rest if not word.startswith("-")), "") == "run"
 
 
 def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) -> int:

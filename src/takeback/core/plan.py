@@ -254,6 +254,12 @@ def targets(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
     return {step.id: names.get(step.tool, step.tool) for step in plan.steps}
 
 
+def weaker(expected: Effect, own: Effect) -> bool:
+    """Whether a plan expects less of a tool than the tool says of itself: that it can be taken back more easily."""
+    order = list(Effect)
+    return order.index(expected) < order.index(own)
+
+
 def default_key(plan: Plan, imports: Mapping[str, str]) -> str:
     """The same for the same plan with the same tools, however its file is laid out."""
     bare = msgspec.structs.replace(plan, schema="", key="")

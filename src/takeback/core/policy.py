@@ -37,6 +37,9 @@ class Ground(msgspec.Struct, frozen=True):
     root: str
     """The workspace, absolute and without links."""
 
+    here: str = ""
+    """The folder from which relative paths are meant; the workspace's own, if empty."""
+
     aliases: Mapping[str, str] = {}
     """Short names of tools, as [tools] in takeback.toml has them."""
 
@@ -199,7 +202,9 @@ def _texts(value: Any) -> Iterator[str]:
 def _by_path(rules: PathRules, argument: str, path: str, ground: Ground) -> Iterator[Decision]:
     if _SCHEME.match(path) and not path.lower().startswith("file://"):
         return
-    whole = absolute(re.sub(r"^file://(localhost)?", "", path, flags=re.IGNORECASE), ground.root)
+    whole = absolute(
+        re.sub(r"^file://(localhost)?", "", path, flags=re.IGNORECASE), ground.here or ground.root
+    )
     places = {normal(whole): ""}
     if ground.real is not None:
         # Not the normal form: behind a link, `..` leads elsewhere than its words say.
@@ -235,11 +240,11 @@ def _from_top(pattern: str) -> bytes:
     return b"/" + pattern.lstrip("/").encode()
 
 
-def absolute(path: str, root: str) -> str:
+def absolute(path: str, here: str) -> str:
     """A path from the top of the file system. A home folder is unknown here, and so outside, under its own name."""
     if path.startswith("~"):
         return f"/{path}"
-    return path if path.startswith("/") else f"{root}/{path}"
+    return path if path.startswith("/") else f"{here}/{path}"
 
 
 def normal(path: str) -> str:
