@@ -218,7 +218,7 @@ def _by_path(rules: PathRules, argument: str, path: str, ground: Ground) -> Iter
 def _at_place(rules: PathRules, argument: str, place: str, note: str, ground: Ground) -> Decision | None:
     inside = relative(place, ground.root)
     shown = f"{argument} = {inside if inside is not None else place}{note}"
-    name = (inside if inside is not None else place.lstrip("/")).encode("utf-8", "surrogateescape")
+    name = (inside if inside is not None else place.lstrip("/")).encode("utf-8", "surrogatepass")
     for pattern in rules.deny:
         if globs.matcher([globs.expression(pattern.encode())])(name):
             how = _take_out(pattern, "deny", "paths")

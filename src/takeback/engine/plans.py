@@ -249,13 +249,20 @@ def _misfits(prepared: Prepared, step: Step) -> list[str]:
     if tool is None:
         return []
     faults = []
-    if step.effect is not None and weaker(step.effect, tool.effect):
+    if not _may_expect(step.effect, tool.effect):
         faults.append(f"step {step.id} expects {tool.target} to be {step.effect}, but it is {tool.effect}")
     try:
         _passed(tool, dict.fromkeys(step.args))
     except UsageError as error:
         faults.append(f"step {step.id}: {error.message}")
     return faults
+
+
+def _may_expect(expected: Effect | None, own: Effect) -> bool:
+    """What a tool says of itself, or more care than that; but other effects than these two need the tool's help."""
+    if expected is None or expected is own:
+        return True
+    return expected in (Effect.RESTORABLE, Effect.IRREVERSIBLE) and not weaker(expected, own)
 
 
 def _passed(tool: Tool, args: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
