@@ -12,9 +12,10 @@ from takeback.core import ids
 from takeback.core.codec import text_of
 from takeback.core.events import WorkspaceBegan
 from takeback.errors import RefusedError, UsageError
+from takeback.ports import Progress, silent
 from takeback.storage.registry import Registry
 from takeback.storage.sqlite import SqliteJournal
-from takeback.workspace import Progress, Workspace, silent
+from takeback.workspace import Workspace
 
 JOURNAL = "journal.db"
 

@@ -7,7 +7,7 @@ same suite as the durable ones.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -15,6 +15,20 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.events import Did, Event, Mark
 from takeback.core.record import Record
 from takeback.core.rollback import Do
+
+T = TypeVar("T")
+
+
+class Progress(Protocol):
+    """Whoever wants to know how far long work has come."""
+
+    def __call__(self, what: str, items: Iterable[T], total: int, /) -> Iterable[T]:
+        """These items, one after another; meanwhile it may be told how many of the total have been dealt with."""
+
+
+def silent(_what: str, items: Iterable[T], _total: int, /) -> Iterable[T]:
+    """Nobody wants to know."""
+    return items
 
 
 class Clock(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RollbackIncomplete, UsageError
-from takeback.ports import Finding, Journal
+from takeback.ports import Finding, Journal, Progress, silent
 from takeback.resources.files import tree as trees
 from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder
@@ -39,12 +39,6 @@ from takeback.storage.packs.files import StoredContents
 
 AUTOMATIC_GC_S = 3600
 CONFIG = Target("files", config.FILE)
-
-Progress = Callable[[int, int], None]
-
-
-def silent(files: int, size: int) -> None:
-    """No progress is shown."""
 
 
 class Workspace:
@@ -292,7 +286,7 @@ class Workspace:
         if not findings:
             findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self.history.breaches]
         if (self.state / "packs").exists():
-            findings += self.store.check(deep=deep)
+            findings += self.store.check(deep=deep, progress=self._progress)
         if deep and not findings and "files" in self.history.marks:
             with self.lock.held():
                 findings += self.files.audit()
@@ -321,6 +315,7 @@ class Workspace:
                 self.store,
                 Limits(limits.keep_days, limits.keep_checkpoints, limits.quota_bytes),
                 SystemClock().now_us(),
+                self._progress,
             )
 
     def keep_within_quota(self) -> None:

@@ -12,6 +12,7 @@ from tests.world.cli import Workspace, environment
 from .processes import PYTHON, ended, on_terminal, start
 
 ESCAPE = "\x1b"
+CLEARED = f"\r{ESCAPE}[K"
 
 
 @pytest.fixture
@@ -52,21 +53,61 @@ PROGRESS = """
 import time
 from takeback.cli.progress import Progress
 progress = Progress()
-progress(1, 1)
-time.sleep(0.55)
-progress(12345, 6_000_000)
-progress.done()
+for n in progress("Reading files", range(12345), 12345):
+    if n == 12340:
+        time.sleep(0.55)
 """
 
 
 def test_progress_is_shown_after_half_a_second_on_a_terminal(world: Workspace) -> None:
     _, shown = on_terminal(world, program=("-c", PROGRESS))
-    assert "12,345" in shown and "6 MB" in shown
+    assert shown == f"{CLEARED}Reading files: 12,341 of 12,345 {CLEARED}"
 
 
 def test_a_dumb_terminal_gets_no_control_codes_for_progress(world: Workspace) -> None:
     _, shown = on_terminal(world, program=("-c", PROGRESS), env={"TERM": "dumb"})
-    assert ESCAPE not in shown
+    assert shown == ""
+
+
+# Every command as it is, but for the patience: whatever could be told is told.
+AT_ONCE = """
+import sys
+from takeback.cli import main, progress
+progress.WAIT_S = progress.PAUSE_S = -1
+main(sys.argv[1:])
+"""
+
+
+def told(world: Workspace, *words: str) -> tuple[set[str], str]:
+    """What the progress line said meanwhile, and what stays on the screen."""
+    code, shown = on_terminal(world, *words, program=("-c", AT_ONCE))
+    assert code == 0, shown
+    lines = [line.split(CLEARED) for line in shown.split("\n")]
+    said = {text.split(":")[0] for line in lines for text in line[:-1] if text}
+    return said, "\n".join(line[-1] for line in lines)
+
+
+def test_everything_long_tells_how_far_it_is_and_leaves_no_trace(changed: Workspace) -> None:
+    changed.human("takeback.toml", "[store]\nkeep-checkpoints = 1\n")
+    changed.agent("echo x > made")
+    expected: dict[tuple[str, ...], set[str]] = {
+        ("save",): set(),
+        ("undo",): {"Removing files"},
+        ("redo",): {"Preparing files", "Putting files back", "Reading files"},
+        ("verify", "--deep"): {"Reading files", "Checking 00000001.pack"},
+        ("gc",): {"Looking at what is needed", "Looking at stored content", "Cleaning up 00000001.pack"},
+    }
+    for words, parts in expected.items():
+        said, stays = told(changed, *words)
+        assert parts <= said, (words, said)
+        assert not any(text in stays for text in said), stays
+        assert len(stays.splitlines()) >= 1, stays
+
+
+def test_no_progress_beside_json(changed: Workspace) -> None:
+    for words in (("undo", "--json"), ("redo", "--json"), ("verify", "--deep", "--json"), ("gc", "--json")):
+        said, stays = told(changed, *words)
+        assert said == set() and len(stays.splitlines()) == 1, stays
 
 
 def test_a_reader_that_goes_away_is_no_error(world: Workspace) -> None:

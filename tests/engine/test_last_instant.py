@@ -7,6 +7,7 @@ runs there; everything else is real.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,34 @@ def test_a_version_whose_place_was_taken_again_is_kept_under_a_visible_name(
     assert world.read("n") == "HUMAN v2\n"
     assert "HUMAN v1\n" in world.texts()
     assert "takeback-rescued-1-n" in next(i.why for i in caught.value.report.items if str(i.target) == "n")
+
+
+def test_a_version_whose_folder_is_gone_is_kept_under_a_visible_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The human's version waits in the staging folder of a rollback that was cut short; then its folder goes."""
+    (world.root / "sub").mkdir()
+    tb = world.agent("sub/f", "AGENT\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            linux,
+            "renameat2",
+            before(linux.renameat2, lambda n: world.write("sub/f", "HUMAN\n") if n == 1 else None),
+        )
+        patch.setattr(Restorer, "_is_ours", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            tb.undo()
+    tb.close()
+    shutil.rmtree(world.root / "sub")
+    world.write("takeback-rescued-1-f", "a name that is taken\n")
+    tb = world.open()
+    with pytest.raises(takeback.RollbackIncomplete) as caught:
+        tb.undo()
+    assert world.read("takeback-rescued-2-f") == "HUMAN\n"
+    assert world.read("takeback-rescued-1-f") == "a name that is taken\n"
+    item = next(item for item in caught.value.report.items if str(item.target) == "sub/f")
+    assert item.did == "conflict" and "kept as takeback-rescued-2-f" in item.why
+    assert not list(world.root.glob(".takeback-*"))
 
 
 def test_a_write_between_swap_and_verification_is_the_humans(

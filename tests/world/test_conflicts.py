@@ -173,3 +173,20 @@ def test_a_preview_shows_conflicts(world: Workspace) -> None:
     done = world.run("undo", "--preview")
     assert "shared.txt" in done.said and "conflict" in done.said
     assert world.changes_since(before) == []
+
+
+def test_what_was_just_tried_is_not_offered_again(world: Workspace) -> None:
+    both_edited(world, text(l4="agent"), text(l4="human over agent"))
+    offered = world.do("undo", code=3).said
+    assert all(f"--on-conflict {choice}" in offered for choice in ("keep", "merge", "overwrite"))
+    for again in (("undo",), ("undo", "--preview")):
+        said = world.do(*again, "--on-conflict", "merge", code=3).said
+        assert "overwrite" in said and "--on-conflict merge" not in said and "| merge" not in said, said
+
+
+def test_a_restore_that_stops_offers_no_option_that_it_does_not_have(world: Workspace) -> None:
+    world.human("data.csv", "old")
+    checkpoint = world.save()
+    world.human("takeback.toml", '[files]\nexclude = ["data.csv"]\n')
+    said = world.do("restore", checkpoint, code=3).said
+    assert "excluded now" in said and "--path" in said and "--on-conflict" not in said, said

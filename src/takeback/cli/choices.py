@@ -1,6 +1,9 @@
-"""Options that several commands share."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -12,3 +15,14 @@ ON_CONFLICT = click.option(
     show_default=True,
     help="Where somebody else changed the same file since: stop everything, keep theirs, merge, or overwrite",
 )
+
+
+def ids_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Let the shell complete ids. What finds them is loaded when a shell asks, and not before."""
+
+    def complete(ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+        from takeback.cli.completing import offered
+
+        return offered(kind, ctx, begun)
+
+    return complete

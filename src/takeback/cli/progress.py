@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from takeback import config
 
+WAIT_S = 0.5
+PAUSE_S = 0.1
+
+T = TypeVar("T")
+
 
 class Progress:
-    """Tells how many files have been read so far, on one line that goes away again."""
+    """Tells how far long work has come, on one line that goes away again: `takeback.ports.Progress`."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
+        self.wanted = sys.stderr.isatty() and config.wants_colour()
+        self._began = self._ended = -WAIT_S
         self._said = 0.0
-        self._shown = sys.stderr.isatty() and config.wants_colour()
 
-    def __call__(self, files: int, size: int) -> None:
-        now = time.monotonic()
-        if now - self._began < 0.5 or now - self._said < 0.1 or not self._shown:
-            return
-        self._said = now
-        sys.stderr.write(f"\r\x1b[KReading files: {files:,}, {size / 1e6:,.0f} MB ")
-        sys.stderr.flush()
+    def __call__(self, what: str, items: Iterable[T], total: int, /) -> Iterable[T]:
+        return self._told(what, items, total) if self.wanted else items
+
+    def _told(self, what: str, items: Iterable[T], total: int) -> Iterator[T]:
+        # Work in several parts is one wait for the human; a new one begins after a while without any.
+        if (now := time.monotonic()) - self._ended > WAIT_S:
+            self._began = now
+        try:
+            for done, item in enumerate(items, 1):
+                yield item
+                now = time.monotonic()
+                if now - self._began > WAIT_S and now - self._said > PAUSE_S:
+                    self._said = now
+                    sys.stderr.write(f"\r\x1b[K{what}: {done:,} of {total:,} ")
+                    sys.stderr.flush()
+        finally:
+            self._ended = time.monotonic()
+            self.done()
 
     def done(self) -> None:
+        """Leave nothing on the terminal."""
         if self._said:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

@@ -9,7 +9,7 @@ import click
 from takeback.cli.session import Session, ago, paint, plural, shortened
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
-from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport
+from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
 
@@ -18,6 +18,11 @@ _NOTHING = {
     "undo": "Nothing to take back.",
     "redo": "Nothing to bring back.",
     "restore": "Nothing to restore: the workspace is as it was at that checkpoint.",
+}
+_CHOICES = {
+    "keep": "keep yours and take back the rest",
+    "merge": "merge",
+    "overwrite": "put the old version over yours",
 }
 _WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kept": "keep"}
 
@@ -82,12 +87,11 @@ def _choices(report: RollbackReport, history: History) -> list[str]:
             f" (later: {', '.join(_called(history, id) for id in item.blockers)})" if item.blockers else ""
         )
         lines.append(f"  conflict   {item.target}: {item.why}{later}")
+    if not report.choices:
+        return [*lines, f"  {hint_of(report)}"]
     ids = " ".join(report.of)
     command = f"takeback {report.kind} {ids}" if report.kind == "undo" else f"takeback {report.kind}"
-    lines.append(f"  keep yours and take back the rest    {command} --on-conflict keep")
-    lines.append(f"  merge                                {command} --on-conflict merge")
-    lines.append(f"  put the old version over yours       {command} --on-conflict overwrite")
-    return lines
+    return lines + [f"  {_CHOICES[c].ljust(37)}{command} --on-conflict {c}" for c in report.choices]
 
 
 def _called(history: History, id: str) -> str:
@@ -116,8 +120,7 @@ def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
 
 def _print_close(session: Session, report: RollbackReport) -> None:
     if report.preview:
-        conflicts = report.verdict is Verdict.CONFLICT
-        choose = " Choose with --on-conflict keep | merge | overwrite." if conflicts else ""
+        choose = f" Choose with --on-conflict {' | '.join(report.choices)}." if report.choices else ""
         return session.line(f"Nothing was changed.{choose}")
     total, verified = len(report.items), sum(item.verified for item in report.items)
     other = f"takeback undo {report.rollback}" if report.kind == "redo" else "takeback redo"

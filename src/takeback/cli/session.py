@@ -79,6 +79,7 @@ class TakebackCommand(click.Command):
         directory = ctx.params.pop("directory")
         _enter(directory or session.directory)
         session.json = ctx.params.pop("json")
+        session.progress.wanted &= not session.json
         try:
             return super().invoke(ctx)
         finally:

@@ -11,7 +11,7 @@ import msgspec
 from takeback.cli.session import iso, plural, shortened
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
-from takeback.core.history import Action, Checkpoint, History, Run
+from takeback.core.history import SETTLING, Action, Checkpoint, History, Run
 from takeback.core.lifecycle import Life
 from takeback.engine.diff import verb
 
@@ -21,6 +21,17 @@ NOUNS = {
     "git": ("ref", "refs"),
     "memory": ("value", "values"),
 }
+
+
+_ENDINGS = {
+    Life.OPEN: "unfinished",
+    Life.BACKGROUND: "still running",
+    Life.FAILED: "failed",
+    Life.STOPPED: "stopped",
+    Life.INTERRUPTED: "interrupted",
+    Life.SETTLED: "interrupted",
+}
+"""How an action or a run ended, where that is worth a word."""
 
 
 def counted(changes: Iterable[Change]) -> str:
@@ -49,19 +60,39 @@ def what(history: History, action: Action) -> str:
         plain = [change for change in action.changes if not is_folder(change)] or action.changes
         names = sorted(str(change.target) for change in plain)
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    notes = []
-    if action.life is Life.OPEN:
-        notes.append("unfinished")
-    elif action.life in (Life.FAILED, Life.STOPPED):
-        notes.append(action.life.value)
-    if is_taken_back(history, action):
-        notes.append("redone" if action.is_rollback else "taken back")
-    return "  ".join([shortened(action.name, 60), ", ".join(notes)]).strip()
+    notes = [_ENDINGS.get(action.life, "")]
+    if action.life is Life.DONE and any(i.did not in SETTLING or not i.verified for i in action.items):
+        notes.append("incomplete")
+    notes.append(_taken_back(history, [action.id], "redone" if action.is_rollback else "taken back"))
+    return _noted(shortened(action.name, 60), notes)
+
+
+def what_run(history: History, run: Run) -> str:
+    notes = [_ENDINGS.get(run.life, ""), _taken_back(history, run.actions, "taken back")]
+    return _noted(f"run {shortened(run.began.name, 56)}", notes)
+
+
+def _noted(name: str, notes: list[str]) -> str:
+    return "  ".join([name, ", ".join(filter(None, notes))]).strip()
+
+
+def _taken_back(history: History, actions: Iterable[str], word: str) -> str:
+    """Whether all that was done has been taken back, or a part of it, or nothing."""
+    every = list(actions)
+    left = sum(len(history.live(id)) for id in every)
+    if left == sum(len(history.entries(id)) for id in every):
+        return ""
+    return f"partly {word}" if left else word
 
 
 def is_taken_back(history: History, action: Action) -> bool:
     """Whether all that it did has been taken back."""
     return bool(action.changes) and not history.live(action.id)
+
+
+def is_worth_a_row(run: Run) -> bool:
+    """A run of one action is that action; one of several, or with steps, has an id that can be taken back."""
+    return len(run.actions) > 1 or bool(run.steps)
 
 
 def action_data(history: History, action: Action) -> dict[str, Any]:
@@ -76,6 +107,7 @@ def action_data(history: History, action: Action) -> dict[str, Any]:
         "ended": iso(action.ended_us) if action.ended_us else None,
         "state": action.life.value,
         "taken_back": is_taken_back(history, action),
+        "partly_taken_back": _taken_back(history, [action.id], "").startswith("partly"),
         "changes": len({change.target for change in action.changes}),
     }
     if isinstance(began, ActionBegan):

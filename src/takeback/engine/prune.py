@@ -13,6 +13,7 @@ import msgspec
 
 from takeback.core.events import Mark
 from takeback.core.record import Record
+from takeback.ports import Progress, silent
 
 Dated = tuple[int, Mark]
 
@@ -37,7 +38,7 @@ class Keeper(Protocol):
 class Store(Protocol):
     def size_bytes(self) -> int: ...
 
-    def sweep(self, live: Any, *, thorough: bool = ...) -> Any: ...
+    def sweep(self, live: Any, *, thorough: bool = ..., progress: Progress = ...) -> Any: ...
 
 
 class Pruned(msgspec.Struct, frozen=True):
@@ -60,22 +61,24 @@ def prune(
     store: Store,
     limits: Limits,
     now_us: int,
+    progress: Progress = silent,
 ) -> Pruned:
     """Let go of what the limits do not keep. Under the lock. Pinned marks stay whatever their age."""
     always = [(0, mark) for mark in pinned if mark.resource == "files"]
     marks = _marks(records)
     kept = _within(marks, limits, now_us)
     before = store.size_bytes()
-    _sweep(keeper, store, [*kept, *always])
+    _sweep(keeper, store, [*kept, *always], progress)
     # Over the quota the oldest half goes, again and again, until it fits or only the last mark is left.
     while limits.quota_bytes and store.size_bytes() > limits.quota_bytes and len(kept) > 1:
         kept = kept[(len(kept) + 1) // 2 :]
-        _sweep(keeper, store, [*kept, *always])
+        _sweep(keeper, store, [*kept, *always], progress)
     return Pruned(len(kept), len(marks) - len(kept), before, store.size_bytes())
 
 
-def _sweep(keeper: Keeper, store: Store, kept: list[Dated]) -> None:
-    store.sweep(keeper.blobs(mark for _, mark in kept), thorough=True)
+def _sweep(keeper: Keeper, store: Store, kept: list[Dated], progress: Progress) -> None:
+    marks = progress("Looking at what is needed", [mark for _, mark in kept], len(kept))
+    store.sweep(keeper.blobs(marks), thorough=True, progress=progress)
 
 
 def _marks(records: Iterable[Record]) -> list[Dated]:

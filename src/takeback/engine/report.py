@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from takeback.core.change import Change, Target
-from takeback.core.rollback import Do, Plan, Planned, Verdict
+from takeback.core.rollback import Do, OnConflict, Plan, Planned, Verdict
 
 NAMES_SHOWN = 3
 
@@ -65,6 +65,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     items: tuple[ReportItem, ...]
     preview: bool = False
     finished_earlier: bool = False
+    choices: tuple[str, ...] = ()
+    """What `--on-conflict` can still be where it stopped: not what was just tried, and nothing for a restore."""
 
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
@@ -116,7 +118,23 @@ def of_plan(plan: Plan, kind: str, *, preview: bool) -> RollbackReport:
         verdict = Verdict.CONFLICT
     elif not any(item.changes_something for item in plan.items):
         verdict = Verdict.NOTHING
-    return RollbackReport("", kind, plan.of, verdict, items, preview=preview)
+    return RollbackReport(
+        "", kind, plan.of, verdict, items, preview=preview, choices=_choices(plan, kind, verdict)
+    )
+
+
+def _choices(plan: Plan, kind: str, verdict: Verdict) -> tuple[str, ...]:
+    if verdict is not Verdict.CONFLICT or kind == "restore":
+        return ()
+    return tuple(c.value for c in OnConflict if c not in (OnConflict.STOP, plan.on_conflict))
+
+
+def hint_of(report: RollbackReport) -> str:
+    """How to go on from a conflict."""
+    if not report.choices:
+        return "what stands in the way is named above; `--path` restores the rest, path by path"
+    *most, last = report.choices
+    return f"choose with --on-conflict {', '.join(most)} or {last}"
 
 
 def is_minor(did: str, change: Change | Planned | None) -> bool:

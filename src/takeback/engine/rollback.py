@@ -25,7 +25,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine.recovery import settle
-from takeback.engine.report import ReportItem, RollbackReport, is_minor, of_plan
+from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RunBusy, UsageError
 from takeback.ports import Swap, Swapped
@@ -229,9 +229,7 @@ class Rollbacks:
         if preview:
             return report
         if plan.conflicts:
-            raise ConflictError(
-                str(report), hint="choose with --on-conflict keep, merge or overwrite", report=report
-            )
+            raise ConflictError(str(report), hint=hint_of(report), report=report)
         if not plan.items:
             return report
         faults.reach(PLANNED)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from takeback.cli.choices import ids_of
 from takeback.cli.session import Session, TakebackCommand, paint
 from takeback.core import ids
 from takeback.engine.diff import Diff, kind, verb
 
 
 @click.command("diff", cls=TakebackCommand)
-@click.argument("words", nargs=-1, metavar="[FROM [TO]] [PATH]...")
+@click.argument("words", nargs=-1, metavar="[FROM [TO]] [PATH]...", shell_complete=ids_of("moments"))
 @click.option("--stat", is_flag=True, help="One line for each path, with lines added and removed")
 @click.pass_obj
 def command(session: Session, words: tuple[str, ...], stat: bool) -> None:

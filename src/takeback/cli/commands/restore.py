@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.choices import PREVIEW
+from takeback.cli.choices import PREVIEW, ids_of
 from takeback.cli.reports import answer
 from takeback.cli.session import Session, TakebackCommand
 
 
 @click.command("restore", cls=TakebackCommand)
-@click.argument("checkpoint")
+@click.argument("checkpoint", shell_complete=ids_of("checkpoints"))
 @click.option("--path", "paths", metavar="P", multiple=True, help="Only this file or folder; may be repeated")
 @PREVIEW
 @click.pass_obj

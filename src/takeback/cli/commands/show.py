@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from takeback.cli.choices import ids_of
 from takeback.cli.session import Session, TakebackCommand, ago, plural
-from takeback.cli.views import action_data, change_data, checkpoint_data, run_data, what, who
+from takeback.cli.views import action_data, change_data, checkpoint_data, run_data, what, what_run, who
 from takeback.core import ids
 from takeback.core.history import Action, Checkpoint, History, Run
 from takeback.engine.diff import verb
@@ -15,7 +16,7 @@ LINES_MAX = 50
 
 
 @click.command("show", cls=TakebackCommand)
-@click.argument("id")
+@click.argument("id", shell_complete=ids_of("everything"))
 @click.option("--all", "everything", is_flag=True, help=f"List every change, not only the first {LINES_MAX}")
 @click.pass_obj
 def command(session: Session, id: str, everything: bool) -> None:
@@ -42,7 +43,7 @@ def _data(history: History, found: Action | Run | Checkpoint) -> dict[str, objec
 
 def _lines(history: History, found: Action | Run | Checkpoint, most: int) -> list[str]:
     if isinstance(found, Run):
-        lines = [f"{found.id}  {found.began.name}  {found.life}, {ago(found.began_us)}"]
+        lines = [f"{found.id}  {what_run(history, found)}, {ago(found.began_us)}"]
         lines += [f"  {step.id}  step {step.name}  {step.life}" for step in found.steps.values()]
         return lines + [f"  {a}  {what(history, history.actions[a])}" for a in found.actions]
     if isinstance(found, Checkpoint):

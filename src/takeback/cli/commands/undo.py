@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.choices import ON_CONFLICT, PREVIEW
+from takeback.cli.choices import ON_CONFLICT, PREVIEW, ids_of
 from takeback.cli.reports import answer
 from takeback.cli.session import Session, TakebackCommand
 
 
 @click.command("undo", cls=TakebackCommand)
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--to", metavar="CHECKPOINT", default=None, help="Take back everything after this checkpoint")
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=ids_of("undoable"))
+@click.option(
+    "--to",
+    metavar="CHECKPOINT",
+    default=None,
+    shell_complete=ids_of("checkpoints"),
+    help="Take back everything after this checkpoint",
+)
 @click.option("--path", "paths", metavar="P", multiple=True, help="Only this file or folder; may be repeated")
 @PREVIEW
 @ON_CONFLICT

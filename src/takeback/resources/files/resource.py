@@ -14,9 +14,10 @@ from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import CorruptionError
-from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
+from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
-from takeback.resources.files.capture import Capture, Progress
+from takeback.resources.files.capture import Capture
+from takeback.resources.files.doors import Doors
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -34,9 +35,10 @@ from takeback.resources.files.entry import (
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.observer import Observer
 from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
-from takeback.resources.files.rescue import rescue
-from takeback.resources.files.restore import Restorer, Work
+from takeback.resources.files.rescue import Rescued, rescue
+from takeback.resources.files.restore import Restorer
 from takeback.resources.files.tree import Row, entry_in
+from takeback.resources.files.work import Work
 
 NODES_KEPT = 4096
 NODE_PACKED_FROM_BYTES = 1024
@@ -66,11 +68,14 @@ class Files:
         self._place = place = Place(root)
         self._blobs = blobs
         self._contents = contents
+        self._progress = progress
         self._stated = tuple(stated)
         self._excluded = excluded
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
+        self._doors = doors = Doors(place, state / "doors")
         self._observer = Observer(
             place,
+            doors,
             state / "files.index",
             capture=lambda watcher: Capture(place, contents, excluded, watcher, progress),
             put=self._put,
@@ -84,6 +89,7 @@ class Files:
 
     def mark(self) -> Mark:
         """Look at the world, and keep it."""
+        self._doors.recover()
         with self._kept_or_forgotten():
             evidence = self._observer.look()
             self._blobs.sync()
@@ -136,12 +142,17 @@ class Files:
     def audit(self) -> list[Finding]:
         """Read every file again and compare it with what is believed of it, whatever its times say."""
         self._observer.look()
+        files = (
+            (path, name, row)
+            for path, folder in self._observer.known.walk()
+            for name, row in folder.files.items()
+            if row.entry.kind == FILE
+        )
         with self._place.batch() as opened:
             return [
                 Finding(text_of(join(path, name)), "its bytes changed although its size and times did not")
-                for path, folder in self._observer.known.walk()
-                for name, row in folder.files.items()
-                if row.entry.kind == FILE and not self._is_as_believed(path, name, row, opened)
+                for path, name, row in self._progress("Reading files", files, self.counted()[0])
+                if not self._is_as_believed(path, name, row, opened)
             ]
 
     def _is_as_believed(self, path: bytes, name: bytes, row: Row, opened: OpenFolders) -> bool:
@@ -220,7 +231,7 @@ class Files:
         return found
 
     def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
-        rescued = rescue(self._place, rollback, swaps, self._contents)
+        rescued = self._rescue(swaps, rollback)
         # A write since the last look is noticed all the same: each exchange looks at what came out.
         look = self.seen if fresh and not rescued.interrupted else self.read
         now = look(swap.target for swap in swaps)
@@ -241,9 +252,20 @@ class Files:
                 results[target] = Swapped(target, Did.CONFLICT, present, True, why)
         if works:
             batch = list(works.values())
-            Restorer(self._place, self._contents, rollback, self._standing(batch)).run(batch)
+            others = self._standing(batch)
+            Restorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(batch)
             results.update(self._verified(works, {swap.target: swap.goal for swap in swaps}))
         return [results[swap.target] for swap in swaps]
+
+    def _rescue(self, swaps: Sequence[Swap], rollback: str) -> Rescued:
+        """What an earlier attempt left behind, before the folders that it had opened are closed again."""
+        try:
+            return rescue(self._place, rollback, swaps, self._contents)
+        except PermissionError:
+            self._doors.open(b"")
+            return rescue(self._place, rollback, swaps, self._contents)
+        finally:
+            self._doors.recover()
 
     def _standing(self, works: Sequence[Work]) -> dict[bytes, bytes]:
         """For each group of links a member that is not being put back, and is as it should be."""

@@ -40,6 +40,11 @@ def scan(place: Place, root: Folder) -> Dirty:
     return dirty
 
 
+def scan_below(place: Place, path: bytes, folder: Folder) -> Dirty:
+    """The same for one folder, and all below it."""
+    return _look(place, [(path, folder, True)])
+
+
 Share = list[tuple[bytes, Folder, bool]]
 """Folders to look at, and whether also at everything below."""
 

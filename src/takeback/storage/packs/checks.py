@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from takeback.ports import Finding
+from takeback.ports import Finding, Progress, silent
 from takeback.storage.packs import catalog as catalogs
 from takeback.storage.packs.blobs import text_name
 from takeback.storage.packs.log import Pack
@@ -13,7 +13,7 @@ from takeback.storage.packs.record import Record
 from takeback.storage.packs.view import View
 
 
-def check(view: View, *, deep: bool) -> Iterator[Finding]:
+def check(view: View, *, deep: bool, progress: Progress = silent) -> Iterator[Finding]:
     """Every file of the store against itself, and the index against the packs; `deep` proves each blob."""
     if view.damage:
         what = f"it cannot be used and will be made again from the packs: {view.damage}"
@@ -26,7 +26,7 @@ def check(view: View, *, deep: bool) -> Iterator[Finding]:
         path = catalogs.pack_path(view.folder, known.number)
         try:
             with PackFile(path, known.number) as pack:
-                yield from _check_pack(view, known, pack, deep=deep)
+                yield from _check_pack(view, known, pack, deep=deep, progress=progress)
         except OSError as error:
             view.refresh()
             if known.number in view.packs:  # else it was swept away while we looked
@@ -34,7 +34,9 @@ def check(view: View, *, deep: bool) -> Iterator[Finding]:
                 yield Finding(place=path.name, what=what)
 
 
-def _check_pack(view: View, known: Pack, pack: PackFile, *, deep: bool) -> Iterator[Finding]:
+def _check_pack(
+    view: View, known: Pack, pack: PackFile, *, deep: bool, progress: Progress
+) -> Iterator[Finding]:
     name = pack.path.name
     if not pack.is_pack():
         yield Finding(place=name, what="it does not begin as a pack does")
@@ -42,7 +44,7 @@ def _check_pack(view: View, known: Pack, pack: PackFile, *, deep: bool) -> Itera
         yield Finding(place=name, what=f"it has {pack.size} bytes and should have {known.end}")
     blobs = 0
     # What follows the known end belongs to a batch that is not durable yet.
-    for item in pack.walk(end=known.end):
+    for item in progress(f"Checking {name}", pack.walk(end=known.end), known.blobs):
         place = f"{name} at {item.offset}"
         if isinstance(item, Gap):
             yield Finding(place=place, what=f"{item.end - item.offset} bytes are no record")

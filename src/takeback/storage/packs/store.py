@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from blake3 import blake3
 
 from takeback.errors import BackendError, CorruptionError
-from takeback.ports import Finding
+from takeback.ports import Finding, Progress, silent
 from takeback.storage.packs import checks, parts, sweep, zstd
 from takeback.storage.packs.appender import LOG_ROWS_MAX, PACK_BYTES_MAX, Appender
 from takeback.storage.packs.blobs import Stats, Swept, lost, not_read, not_written, text_name
@@ -204,20 +204,27 @@ class PackStore:
             index_bytes=self._view.index_bytes(),
         )
 
-    def check(self, *, deep: bool = False) -> Iterator[Finding]:
+    def check(self, *, deep: bool = False, progress: Progress = silent) -> Iterator[Finding]:
         view = View(self.folder)  # one of its own: checking takes long, and others go on meanwhile
         try:
-            yield from checks.check(view, deep=deep)
+            yield from checks.check(view, deep=deep, progress=progress)
         finally:
             view.close()
 
     @_writing
     def sweep(
-        self, live: AbstractSet[bytes], *, thorough: bool = False, copy_bytes_max: int | None = None
+        self,
+        live: AbstractSet[bytes],
+        *,
+        thorough: bool = False,
+        copy_bytes_max: int | None = None,
+        progress: Progress = silent,
     ) -> Swept:
         self._appender.commit()
         self._appender.begin()
-        swept = sweep.sweep(self._appender, live, thorough=thorough, copy_bytes_max=copy_bytes_max)
+        swept = sweep.sweep(
+            self._appender, live, thorough=thorough, copy_bytes_max=copy_bytes_max, progress=progress
+        )
         self._appender.begun = False
         self._scanned = None
         self._reader.keep_only(set(self._view.packs))

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 
 from takeback import faults
-from takeback.ports import Finding
+from takeback.ports import Finding, Progress, silent
 from takeback.storage.packs import catalog as catalogs
 from takeback.storage.packs import disk, record, zstd
 from takeback.storage.packs.appender import NO_ROOM, Appender
@@ -29,12 +29,17 @@ GC_UNLINKED = faults.crash_point("gc-unlinked")
 
 
 def sweep(
-    appender: Appender, live: AbstractSet[bytes], *, thorough: bool = False, copy_bytes_max: int | None = None
+    appender: Appender,
+    live: AbstractSet[bytes],
+    *,
+    thorough: bool = False,
+    copy_bytes_max: int | None = None,
+    progress: Progress = silent,
 ) -> Swept:
     """Sweep the store. The caller has begun a batch, and nothing is pending."""
     if not appender.view.is_intact():
         appender.rebuild()  # A damaged index must not make a live blob look dead.
-    work = _Sweep(appender, live, thorough=thorough)
+    work = _Sweep(appender, live, thorough=thorough, progress=progress)
     stopped = work.run(copy_bytes_max)
     if work.removed:
         appender.fold(everything=True)
@@ -44,23 +49,27 @@ def sweep(
 class _Sweep:
     """One sweep: what is live, and what was done so far."""
 
-    def __init__(self, appender: Appender, live: AbstractSet[bytes], *, thorough: bool) -> None:
+    def __init__(
+        self, appender: Appender, live: AbstractSet[bytes], *, thorough: bool, progress: Progress
+    ) -> None:
         self.removed = self.freed = self.copied = 0
         self.findings: list[Finding] = []
         self._appender = appender
         self._view = appender.view
         self._live = live
         self._thorough = thorough
+        self._progress = progress
 
     def run(self, copy_bytes_max: int | None) -> str:
         """Go through the packs; say why the work ended early, if it did."""
         live_bytes = self._live_bytes()
-        victims = [
-            pack for pack in self._view.packs.values() if self._is_victim(pack, live_bytes[pack.number])
-        ]
+        packs = list(self._view.packs.values())
+        looked_at = self._progress("Looking at stored content", packs, len(packs))
+        victims = [pack for pack in looked_at if self._is_victim(pack, live_bytes[pack.number])]
         for pack in victims:
             self._appender.retire(pack.number)  # Nothing is copied to where it has to be copied from again.
-        for pack in sorted(victims, key=lambda pack: live_bytes[pack.number] / pack.end):
+        victims.sort(key=lambda pack: live_bytes[pack.number] / pack.end)
+        for pack in victims:
             needed = live_bytes[pack.number]
             if copy_bytes_max is not None and self.copied + needed > copy_bytes_max:
                 return "the budget is used up"
@@ -94,7 +103,9 @@ class _Sweep:
         """Move the live blobs of a pack elsewhere, and remove it if all could be moved."""
         if live_bytes:
             with self._open(known) as pack:
-                moved = [self._move(pack, item) for item in self._needed(pack)]
+                needed = self._needed(pack)
+                moving = self._progress(f"Cleaning up {pack.path.name}", needed, len(needed))
+                moved = [self._move(pack, item) for item in moving]
             self._appender.commit()
             faults.reach(GC_COPIED)
             if not all(moved):
