@@ -90,6 +90,18 @@ class RefusedError(ConflictError):
     code = "refused"
 
 
+class InvariantBroken(ConflictError):
+    """Something that must hold does not; the run stops at once, and nothing is tried again."""
+
+    code = "invariant"
+
+
+class HandedOver(ConflictError):
+    """The run waits for a human; what it did so far stays."""
+
+    code = "handed-over"
+
+
 class JournalMoved(ConflictError):
     """Another process appended first, so the caller decided on an old view."""
 

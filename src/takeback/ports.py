@@ -6,7 +6,7 @@ same suite as the durable ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -152,6 +152,8 @@ class Traits(msgspec.Struct, frozen=True):
     """Taking back and redoing give the very same version."""
     detects_drift: bool
     """It can tell that somebody else wrote."""
+    external: bool = False
+    """Its changes are in other systems: taken back one at a time, and never made again by a redo."""
 
 
 class Swap(msgspec.Struct, frozen=True):
@@ -172,8 +174,12 @@ class Swapped(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+Latest = Callable[[Target], Version]
+"""The version that the journal last recorded of a target."""
+
+
 class Resource(Protocol):
-    """One kind of thing that can be changed and taken back. It observes, reads and writes versions."""
+    """One kind of thing that can be changed and taken back. It reads and writes versions."""
 
     @property
     def name(self) -> str:
@@ -182,26 +188,8 @@ class Resource(Protocol):
     @property
     def traits(self) -> Traits: ...
 
-    def mark(self) -> Mark:
-        """Look at the world and keep what is needed to come back here. Durable when this returns."""
-
-    def settled(self, mark: Mark) -> None:
-        """This mark has been recorded, so the next changes will be asked from it. A hint, for speed."""
-
-    def keeps(self, mark: Mark) -> bool:
-        """Whether what this mark needs is still kept."""
-
-    def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
-        """How the world at `until` differs from the world at `since`."""
-
     def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
-        """The version of each target at the last mark."""
-
-    def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
-        """The present version of each target, read from the world and not from memory."""
-
-    def changed_at(self, target: Target) -> int:
-        """When the target last changed, in nanoseconds, as the system says; 0 where nobody knows."""
+        """The version of each target at the last mark; of what has no marks, at present."""
 
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
         """Apply to `mine` what leads from `base` to `goal`; or say why that cannot be done. Writes nothing."""
@@ -219,3 +207,25 @@ class Resource(Protocol):
         One that fails does not stop the others. May be called again after a crash, with the same swaps and the
         same rollback id: what is already at its goal counts as done.
         """
+
+
+class Observed(Resource, Protocol):
+    """A resource whose changes are found by looking at the world before and after."""
+
+    def mark(self) -> Mark:
+        """Look at the world and keep what is needed to come back here. Durable when this returns."""
+
+    def settled(self, mark: Mark) -> None:
+        """This mark has been recorded, so the next changes will be asked from it. A hint, for speed."""
+
+    def keeps(self, mark: Mark) -> bool:
+        """Whether what this mark needs is still kept."""
+
+    def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
+        """How the world at `until` differs from the world at `since`."""
+
+    def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        """The present version of each target, read from the world and not from memory."""
+
+    def changed_at(self, target: Target) -> int:
+        """When the target last changed, in nanoseconds, as the system says; 0 where nobody knows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -13,24 +13,32 @@ from takeback import config
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import Change, Target
-from takeback.core.history import Action, Checkpoint, History
+from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
+from takeback.core.subjects import Action, Checkpoint
 from takeback.engine import recovery
+from takeback.engine.calls import Calls
+from takeback.engine.conductor import Conductor, options_of
 from takeback.engine.diff import Diff
+from takeback.engine.gate import Approve, permissive
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
 from takeback.engine.paths import path_filter
 from takeback.engine.prune import Limits, Pruned, prune
 from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
+from takeback.engine.runs import Run
 from takeback.engine.tracker import Tracker
+from takeback.engine.vault import Vault
 from takeback.errors import ConflictError, RollbackIncomplete, UsageError
-from takeback.ports import Finding, Journal, Progress, silent
+from takeback.ports import Finding, Journal, Progress, Resource, silent
+from takeback.resources.calls.resource import Calls as CallsResource
 from takeback.resources.files import tree as trees
 from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder
 from takeback.resources.files.resource import Files, file_text, tree_of
+from takeback.resources.memory import Memory as MemoryResource
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
@@ -132,11 +140,29 @@ class Workspace:
     @cached_property
     def tracker(self) -> Tracker:
         life = SignsOfLife(self.state / "alive")
-        return Tracker(self.ledger, [self.files], self.lock, life, self.state.name)
+        return Tracker(self.ledger, [self.files], self.lock, life, self.state.name, told=self._told)
+
+    @cached_property
+    def _calls(self) -> Calls:
+        return Calls(Vault(self.store, self.lock))
+
+    @cached_property
+    def _told(self) -> list[Resource]:
+        """Resources whose changes are told by whoever makes them."""
+        history = self.ledger.history
+        return [
+            CallsResource(history.latest, lambda id: self._calls.known(history.actions[id])),
+            MemoryResource(history.latest),
+        ]
 
     @cached_property
     def rollbacks(self) -> Rollbacks:
-        return Rollbacks(self.tracker, config.actor())
+        return Rollbacks(self.tracker, self._calls, config.actor())
+
+    @cached_property
+    def runs(self) -> Conductor:
+        """Runs, and what they need of humans."""
+        return Conductor(self.tracker, self.rollbacks, self._calls, SystemClock(), self.recover, permissive)
 
     # What happened
 
@@ -203,11 +229,11 @@ class Workspace:
         """Finish and settle what a crash left open; `notices` says what was done."""
         with self.lock.held():
             history = self.history
-            if not history.open_actions() and not history.open_actions(Life.BACKGROUND):
+            if not history.open_runs() and not history.open_actions():
                 return
             if finished := self.rollbacks.finish():
                 self.notices.append(f"finished the {finished.kind} that was cut short. {finished}")
-            self.notices += recovery.settle(self.tracker)
+            self.notices += recovery.settle(self.tracker, self._calls)
 
     def save(self, message: str = "") -> Checkpoint:
         """Take a checkpoint."""
@@ -225,17 +251,53 @@ class Workspace:
         """
         with self.lock.held():
             self.recover()
-            id = self.tracker.begin(name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref)
+            id = self.tracker.begin_single(
+                name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref
+            )
         self.tracker.life.show(id)
         try:
             yield id
         except BaseException as error:
-            self.tracker.end(id, e.Outcome.FAILED, why=f"{type(error).__name__}: {error}"[:500])
+            self.tracker.end_single(id, e.Outcome.FAILED, why=f"{type(error).__name__}: {error}"[:500])
             raise
         else:
-            self.tracker.end(id, e.Outcome.DONE)
+            self.tracker.end_single(id, e.Outcome.DONE)
         finally:
             self.tracker.life.end(id)
+
+    def run(
+        self,
+        name: str,
+        *,
+        key: str = "",
+        autopilot: bool = False,
+        checkpoint: str = "step",
+        on_conflict: str = "keep",
+        approve: Approve | None = None,
+        approval_wait_s: float = 3600.0,
+        invariants: Sequence[Callable[[], object]] = (),
+        actor: str = "",
+        session: str = "",
+        ref: str = "",
+        command: Sequence[str] = (),
+        wait_s: float = 60.0,
+    ) -> Run:
+        """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception."""
+        options = options_of(
+            name,
+            key=key,
+            autopilot=autopilot,
+            checkpoint=checkpoint,
+            on_conflict=on_conflict,
+            invariants=invariants,
+            actor=actor or config.actor(),
+            session=session,
+            parent=self.parent_action(),
+            ref=ref,
+            command=tuple(command),
+            wait_s=wait_s,
+        )
+        return self.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
 
     def parent_action(self) -> str:
         """The action of this workspace inside which this process runs."""

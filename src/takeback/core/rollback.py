@@ -47,6 +47,9 @@ class Do(StrEnum):
     ALREADY = "already"
     KEEP = "keep"
     MERGE = "merge"
+    COMPENSATE = "compensate"
+    LEAVE = "leave"
+    """It stays because it cannot be otherwise, not because somebody chose so."""
     CONFLICT = "conflict"
 
 
@@ -92,7 +95,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     @property
     def changes_something(self) -> bool:
-        return self.do in (Do.RESTORE, Do.REMOVE, Do.MERGE)
+        return self.do in (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE)
 
 
 class Plan(msgspec.Struct, frozen=True):
