@@ -16,12 +16,12 @@ from tests.world.cli import Result
 from .conftest import Call
 
 TOOLS = """
-from types import SimpleNamespace
+import takeback
 
 def search(topic): raise AssertionError("called")
 def write(path, text=""): raise AssertionError("called")
+@takeback.action(effect="irreversible")
 def send(to): raise AssertionError("called")
-send.__takeback__ = SimpleNamespace(name="send", effect="irreversible")
 """
 
 

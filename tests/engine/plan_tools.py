@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import takeback
+
 calls: list[tuple[str, dict[str, Any]]] = []
 """What was really called, in order."""
 
@@ -57,12 +59,10 @@ def point() -> Point:
     return Point(3)
 
 
+@takeback.action(effect="irreversible")
 def wire(amount: int) -> int:
     calls.append(("wire", {"amount": amount}))
     return amount
-
-
-wire.__takeback__ = SimpleNamespace(name="wire", effect="irreversible")  # type: ignore[attr-defined]
 
 
 class SimpleRuns:

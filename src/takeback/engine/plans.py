@@ -7,6 +7,7 @@ continued after a crash and answered from the record by the ordinary road, and n
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import os
 import sys
@@ -22,6 +23,8 @@ from takeback.core.events import Effect
 from takeback.core.plan import Plan, Step, default_key, in_order, resolve, targets, weaker
 from takeback.core.policy import Broken, Ground, Use
 from takeback.core.rules import Do, Rules, for_plans
+from takeback.core.values import plain
+from takeback.engine.actions import declare, declared, is_declared
 from takeback.engine.ground import ground_of
 from takeback.errors import RefusedError, UsageError
 
@@ -176,25 +179,33 @@ def _call(
                 f"step {step.id} was refused before it ran: {found.why} (rule {found.rule})", hint=found.how
             )
     by_place, by_name = _passed(tool, args)
-    result = run.call(tool.function, *by_place, **by_name)
+    result = run.call(_with_care(tool, use.effect), *by_place, **by_name)
     if inspect.isawaitable(result):
         result = asyncio.run(_awaited(result))
-    return _plain(result, step)
+    # As another process would read it from the record, so that a reference means the same there.
+    return plain(result, f"the result of step {step.id}")
 
 
 async def _awaited(result: Any) -> Any:
     return await result
 
 
-def _plain(result: Any, step: Step) -> Any:
-    """The result as another process would read it from the record, so that a reference means the same there."""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(result))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(
-            f"the result of step {step.id} is a {type(result).__name__}, which cannot be kept: {error}",
-            hint="let the tool return JSON values: dict, list, str, int, float, bool, None",
-        ) from error
+def _with_care(tool: Tool, effect: Effect) -> Callable[..., Any]:
+    """The tool, declared as the plan expects it where that is more careful than what it says of itself."""
+    function = tool.function
+    if effect is tool.effect:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    @functools.wraps(function)
+    async def call_later(*args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
+
+    chosen = call_later if inspect.iscoroutinefunction(function) else call
+    return declare(chosen, msgspec.structs.replace(declared(function), effect=effect))
 
 
 # Looking
@@ -238,9 +249,7 @@ def import_tool(target: str) -> Tool:
         sys.dont_write_bytecode = writes
     if not callable(found):
         raise UsageError(f"{target} is a {type(found).__name__}, not a function")
-    declared = getattr(found, "__takeback__", None)
-    effect = Effect(declared.effect) if declared is not None else Effect.RESTORABLE
-    return Tool(target, found, effect, declared is not None)
+    return Tool(target, found, declared(found).effect, is_declared(found))
 
 
 def _misfits(prepared: Prepared, step: Step) -> list[str]:
