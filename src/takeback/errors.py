@@ -126,6 +126,10 @@ class CorruptionError(TakebackError):
     code = "corrupt"
 
 
+class ContentGone(CorruptionError):
+    """Content that is not kept any more, or was lost: nothing of it is there, damaged or not."""
+
+
 class FormatTooNew(TakebackError):
     """Written by a newer Takeback; this one would misread it, so it does not touch it."""
 

@@ -200,10 +200,13 @@ class Resource(Protocol):
         `kept` are targets of the same plan that stay as they are.
         """
 
-    def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
         """Carry out each swap as a compare-and-swap, and verify it against the world.
 
         `fresh` says that a mark was taken a moment ago, under the same lock, so that what it saw is the present.
+        Else an earlier attempt was cut short; it had begun at the mark `since`.
         One that fails does not stop the others. May be called again after a crash, with the same swaps and the
         same rollback id: what is already at its goal counts as done.
         """

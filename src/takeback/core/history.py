@@ -92,6 +92,13 @@ class History:
         timeline = self._timeline.get(target)
         return timeline[-1].change.after if timeline else ABSENT
 
+    def values(self) -> set[bytes]:
+        """The names of the content that holds arguments and results of calls."""
+        held = [
+            name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full) if name
+        ]
+        return {bytes.fromhex(name) for name in held}
+
     def targets(self) -> Iterable[Target]:
         """Everything that was ever changed."""
         return self._timeline.keys()

@@ -286,10 +286,12 @@ class Rollbacks:
         swapped: dict[Target, Swapped] = {}
         for name, resource in self.tracker.resources.items():
             swaps = [Swap(c.target, c.before, c.after) for c in began.swaps if c.target.resource == name]
+            since = next((mark for mark in began.marks if mark.resource == name), None)
             if resource.traits.external:
                 swapped.update(self._one_by_one(id, began, resource, swaps))
             elif swaps:
-                swapped.update({s.target: s for s in resource.swap(swaps, id, fresh=not finished_earlier)})
+                done_by = resource.swap(swaps, id, fresh=not finished_earlier, since=since)
+                swapped.update({s.target: s for s in done_by})
         faults.reach(SWAPPED)
         items = tuple(_item(planned, swapped.get(planned.target)) for planned in began.items)
         done = {c.target: _written(c, swapped[c.target]) for c in began.swaps}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from takeback.core.change import Target, Version
-from takeback.core.events import Did
+from takeback.core.events import Did, Mark
 from takeback.core.memory import RESOURCE
 from takeback.core.rollback import Do
 from takeback.ports import Latest, Swap, Swapped, Traits
@@ -29,7 +29,9 @@ class Memory:
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         return {}
 
-    def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
         # The record that the rollback makes of its changes is the write.
         return [self._swap(swap) for swap in swaps]
 

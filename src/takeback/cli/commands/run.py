@@ -54,6 +54,7 @@ def command(
         workspace.recover()
         if not workspace.history.marks and not session.json:
             _first_time(workspace)
+        workspace.keep_within_quota()
         called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
         actor = os.path.basename(words[0])
         id = workspace.tracker.begin_single(called, actor=actor, parent=workspace.parent_action())

@@ -13,7 +13,7 @@ import msgspec
 
 from takeback import faults
 from takeback.core.change import ABSENT, Target, Version
-from takeback.core.events import Did
+from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import BackendError
 from takeback.ports import Latest, Swap, Swapped, Traits
@@ -74,7 +74,9 @@ class Calls:
             return Do.LEAVE, "it cannot be taken back"
         return Do.COMPENSATE, ""
 
-    def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
         return [self._undo(swap) for swap in swaps]
 
     def _present(self, target: Target) -> Version:

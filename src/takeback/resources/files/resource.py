@@ -13,7 +13,7 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.errors import CorruptionError
+from takeback.errors import ContentGone, CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import tree as trees
 from takeback.resources.files.capture import Capture
@@ -35,7 +35,7 @@ from takeback.resources.files.entry import (
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.observer import Observer
 from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
-from takeback.resources.files.rescue import Rescued, rescue
+from takeback.resources.files.rescue import Rescued, calm, rescue
 from takeback.resources.files.restore import Restorer
 from takeback.resources.files.tree import Row, entry_in
 from takeback.resources.files.work import Work
@@ -187,10 +187,15 @@ class Files:
         return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
 
     def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
-        """Every blob that these marks need, nodes and contents."""
+        """Every blob that these marks need, nodes and contents; the latest mark comes first, and must be whole."""
         live: set[bytes] = set()
-        for mark in marks:
-            trees.reach(tree_of(mark.state), self._get, self._contents, live)
+        for number, mark in enumerate(marks):
+            try:
+                trees.reach(tree_of(mark.state), self._get, self._contents, live)
+            except ContentGone:
+                # An earlier clean-up that was cut short has let go of a part of it.
+                if number == 0:
+                    raise
         return live
 
     def text(self, version: Version) -> bytes | None:
@@ -230,7 +235,9 @@ class Files:
                 found[swap.target] = (Do.CONFLICT, "it is excluded now, so it is not looked at any more")
         return found
 
-    def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
         rescued = self._rescue(swaps, rollback)
         # A write since the last look is noticed all the same: each exchange looks at what came out.
         look = self.seen if fresh and not rescued.interrupted else self.read
@@ -255,6 +262,9 @@ class Files:
             others = self._standing(batch)
             Restorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(batch)
             results.update(self._verified(works, {swap.target: swap.goal for swap in swaps}))
+        if not fresh and since is not None and self.keeps(since):
+            self.mark()
+            calm(self._place, self._observer.known, tree_of(since.state), swaps, self._get)
         return [results[swap.target] for swap in swaps]
 
     def _rescue(self, swaps: Sequence[Swap], rollback: str) -> Rescued:
