@@ -83,9 +83,24 @@ def test_rules_are_read_as_they_are_written() -> None:
     ],
 )
 def test_tools(table: dict[str, Any], do: Do, rule: str) -> None:
-    ground = Ground("/work/shop", aliases={"write": TOOL, "other": "shop.tools:other"})
+    ground = Ground("/work/shop", aliases=[("write", TOOL), ("other", "shop.tools:other")])
     found = judge(rules(tools=table), ground=ground)
     assert (found.do, found.rule) == (do, rule)
+
+
+def test_a_tool_has_to_be_allowed_under_both_its_names() -> None:
+    plan = plan_of({"id": "a"})
+
+    def broken(**table: Any) -> list[str]:
+        def imported(step: Step) -> Use:
+            return Use("shop.inner:write", Effect.NONE, also=step.tool)
+
+        return [b.rule for b in policy.check_plan(plan, rules(tools=table), imported, GROUND)]
+
+    assert broken(allow=["shop.*"]) == []
+    assert broken(allow=["shop.inner:write"]) == ["tools.allow"]
+    assert broken(allow=[TOOL]) == ["tools.allow"]
+    assert broken(deny=["shop.inner:*"]) == broken(deny=[TOOL]) == ["tools.deny"]
 
 
 def test_how_to_allow_a_tool() -> None:

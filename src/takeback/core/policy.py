@@ -40,8 +40,8 @@ class Ground(msgspec.Struct, frozen=True):
     here: str = ""
     """The folder from which relative paths are meant; the workspace's own, if empty."""
 
-    aliases: Mapping[str, str] = {}
-    """Short names of tools, as [tools] in takeback.toml has them."""
+    aliases: Sequence[tuple[str, str]] = ()
+    """Short names that [tools] in takeback.toml gives, each with the tool that it means."""
 
     real: Callable[[str], str] | None = None
     """Where a path really leads, links followed. Without it a path is judged by its words alone."""
@@ -70,6 +70,8 @@ class Use(msgspec.Struct, frozen=True):
 
     name: str
     effect: Effect
+    also: str = ""
+    """Another name of the same function. It has to be allowed under both."""
 
 
 def judge_call(
@@ -79,7 +81,7 @@ def judge_call(
 
     Positional arguments have to be given their names first: a path is known by the name of its argument.
     """
-    found = list(_findings(rules, name, effect, args, ground, earlier))
+    found = list(_findings(rules, Use(name, effect), args, ground, earlier))
     return max(found, key=lambda decision: _SEVERITY.index(decision.do), default=Decision())
 
 
@@ -112,30 +114,31 @@ def _judged(
         use = use_of(step)
         earlier = called.get(use.name, 0)
         called[use.name] = earlier + 1
-        for found in _findings(rules, use.name, use.effect, known_part(step.args), ground, earlier):
+        for found in _findings(rules, use, known_part(step.args), ground, earlier):
             yield found.do, Broken(step.id, found.rule, found.why, found.how)
 
 
 def _findings(
-    rules: Rules, name: str, effect: Effect, args: Mapping[str, Any], ground: Ground, earlier: int
+    rules: Rules, use: Use, args: Mapping[str, Any], ground: Ground, earlier: int
 ) -> Iterator[Decision]:
     """Everything that keeps this call from just running."""
-    yield from _by_tool(rules.tools, name, ground.aliases)
-    yield from _by_effect(rules.effects, name, effect)
+    for name in dict.fromkeys([use.name, use.also or use.name]):
+        yield from _by_tool(rules.tools, name, ground)
+    yield from _by_effect(rules.effects, use)
     if rules.paths is not None:
         for argument, path in _named(args, _PATH_NAMES, rules.paths.arguments):
             yield from _by_path(rules.paths, argument, path, ground)
     for argument, command in _commands(args, rules.commands.arguments):
         yield from _by_command(rules.commands, argument, command)
-    yield from _by_limit(rules.limits, name, args, earlier)
+    yield from _by_limit(rules.limits, use.name, args, earlier)
 
 
 # Tools and effects
 
 
-def _by_tool(rules: ToolRules, name: str, aliases: Mapping[str, str]) -> Iterator[Decision]:
+def _by_tool(rules: ToolRules, name: str, ground: Ground) -> Iterator[Decision]:
     # Only names that the owner of takeback.toml gave count; a plan could call anything "harmless".
-    names = [name, *(alias for alias, target in aliases.items() if target == name)]
+    names = [name, *(alias for alias, target in ground.aliases if target == name)]
     for do, patterns in ((Do.DENY, rules.deny), (Do.ASK, rules.ask)):
         if pattern := _matching(patterns, names):
             why = f"{name} is denied" if do is Do.DENY else f"{name} has to be asked for"
@@ -154,7 +157,8 @@ def _matching(patterns: Sequence[str], names: Sequence[str]) -> str:
     return ""
 
 
-def _by_effect(rules: EffectRules, name: str, effect: Effect) -> Iterator[Decision]:
+def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
+    name, effect = use.name, use.effect
     do: Do = getattr(rules, effect)
     if do is not Do.ALLOW:
         why = "effects of this kind are denied" if do is Do.DENY else "a human has to approve it"

@@ -21,6 +21,7 @@ from takeback.engine import actions
 from takeback.engine.actions import Function, declared
 from takeback.engine.calls import Calls, Seen, change_of, in_doubt
 from takeback.engine.gate import Gate
+from takeback.engine.ground import name_in_rules
 from takeback.engine.life import Heartbeat
 from takeback.engine.tracker import Tracker
 from takeback.errors import HandedOver, UsageError
@@ -182,7 +183,14 @@ class Caller:
                 f"{named.name} is deferred, which needs the outbox; it was not called",
                 hint="call it after the run has committed",
             )
-        passed = self._gate.pass_through(run.id, named.name, named.effect, given.plain)
+        passed = self._gate.pass_through(
+            run.id,
+            named.name,
+            named.effect,
+            given.plain,
+            tool=name_in_rules(self._function),
+            named=self._bound(given.plain),
+        )
         history = self._ledger.history
         attempts = [id for id in run.keys.get(given.key, []) if history.is_undone(id)]
         identity = run.began.key or f"{self._tracker.name}:{run.id}"

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from takeback.core.policy import Ground
 
 
 def ground_of(root: str | os.PathLike[str], aliases: Mapping[str, str]) -> Ground:
     """The ground under a call made now. A relative path is meant from the current folder, as the tool will."""
-    return Ground(os.path.realpath(root), os.getcwd(), dict(aliases), _real)
+    pairs = [(alias, name) for alias, target in aliases.items() for name in (target, _loaded(target))]
+    return Ground(os.path.realpath(root), os.getcwd(), tuple(dict.fromkeys(pairs)), _real)
+
+
+def name_in_rules(function: Callable[..., Any], otherwise: str = "") -> str:
+    """How the rules know a function: `package.module:function`, where it was defined."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    return f"{module}:{name}" if module and name else otherwise or type(function).__name__
+
+
+def _loaded(target: str) -> str:
+    """The same for a function that may have been imported under another name; nothing is imported for it."""
+    module, _, path = target.partition(":")
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return name_in_rules(found, target) if callable(found) else target
 
 
 def _real(path: str) -> str:

@@ -25,7 +25,7 @@ from takeback.core.policy import Broken, Ground, Use
 from takeback.core.rules import Do, Rules, for_plans
 from takeback.core.values import plain
 from takeback.engine.actions import declare, declared, is_declared
-from takeback.engine.ground import ground_of
+from takeback.engine.ground import ground_of, name_in_rules
 from takeback.errors import RefusedError, UsageError
 
 RESERVED = {"key"}
@@ -86,8 +86,10 @@ class Prepared(msgspec.Struct, frozen=True):
     def use(self, step: Step) -> Use:
         """The step's tool, with the stronger of the expected and its own effect."""
         target = self.imports[step.id]
-        own = self.tools[target].effect if target in self.tools else Effect.NONE
-        return Use(target, step.effect or own)
+        if target not in self.tools:
+            return Use(target, step.effect or Effect.NONE)
+        tool = self.tools[target]
+        return Use(name_in_rules(tool.function, target), step.effect or tool.effect, also=target)
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -116,6 +118,8 @@ def prepare(
     ground = ground_of(root, known)
     imports = targets(plan, known)
     tools = _import_allowed(plan, imports, rules, ground)
+    # Only now it is known where the tools that have short names were defined.
+    ground = ground_of(root, known)
     prepared = Prepared(plan, in_order(plan), imports, tools, rules, ground, [], [], [])
     if faults := [fault for step in prepared.order for fault in _misfits(prepared, step)]:
         raise UsageError(f"{'; '.join(faults)}; nothing was done")

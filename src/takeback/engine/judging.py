@@ -1,0 +1,32 @@
+"""The rules of takeback.toml at the gate of a run."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from takeback.core.events import Effect
+from takeback.core.policy import judge_call
+from takeback.core.rules import Rules
+from takeback.engine.gate import Ruling
+from takeback.engine.ground import ground_of
+
+
+class Judging:
+    """Judges the calls of one run, and counts them."""
+
+    def __init__(self, rules: Rules, root: str | os.PathLike[str], aliases: Mapping[str, str]) -> None:
+        self._rules = rules
+        self._root = root
+        self._aliases = aliases
+        self._called = Counter[str]()
+
+    def __call__(self, name: str, effect: Effect, arguments: Any) -> Ruling:
+        """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""
+        given = arguments if isinstance(arguments, Mapping) else {"arguments": arguments}
+        ground = ground_of(self._root, self._aliases)
+        found = judge_call(self._rules, name, effect, given, ground, earlier=self._called[name])
+        self._called[name] += 1
+        return Ruling(found.do.value, found.rule, found.why, found.how)
