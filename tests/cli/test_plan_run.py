@@ -48,6 +48,14 @@ async def later(text):
     note("later")
     return text.upper()
 
+def unbook(call):
+    note(f"unbook {call.result}")
+
+@takeback.action(undo=unbook)
+def book(room):
+    note("book " + room)
+    return {"room": room}
+
 @takeback.action(effect="irreversible")
 def send(to):
     note("send")
@@ -186,3 +194,17 @@ def test_tools_work_at_the_top_of_the_workspace(shop: Workspace) -> None:
     plan(shop, step("w", "write", path="here.md"))
     shop.do("plan", "run", "-C", "sub", "../../plan.json")
     assert shop.has("here.md")
+
+
+def test_a_tool_of_the_project_is_compensated_by_the_run_itself_and_by_a_later_process(
+    shop: Workspace,
+) -> None:
+    booking = step("b", "book", room="blue")
+    plan(shop, booking, step("mail", "fail", "b", why="x"))
+    shop.run("plan", "run", FILE)
+    undone = "unbook {'room': 'blue'}"
+    assert notes(shop) == ["book blue", "fail", undone]
+    plan(shop, booking)
+    run = shop.do("plan", "run", "--json", FILE).json["run"]
+    shop.run("undo", run)
+    assert notes(shop)[3:] == ["book blue", undone]

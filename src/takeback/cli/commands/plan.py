@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 import msgspec
 
 from takeback import config
-from takeback.cli.session import Session, TakebackCommand, plural, shortened
+from takeback.cli.session import Session, TakebackCommand, find_modules_at, plural, shortened
 from takeback.core.plan import BYTES_MAX, Plan, dependencies, parse_plan
 from takeback.core.redact import redact
 from takeback.engine.plans import Prepared, Ran, prepare, run_plan, told
@@ -117,11 +116,9 @@ def _read(file: str) -> Plan:
 
 
 def _prepare(plan: Plan, root: Path, settings: config.Config, *, autopilot: bool) -> Prepared:
-    # Tools are found, and work, as if Python had been started at the top of the workspace; but a file there does not
-    # take the place of an installed module.
+    # Tools are found, and work, as if Python had been started at the top of the workspace.
+    find_modules_at(root)
     os.chdir(root)
-    if str(root) not in sys.path:
-        sys.path.append(str(root))
     return prepare(plan, root=root, rules=settings.rules, known=settings.tools, autopilot=autopilot)
 
 
