@@ -14,11 +14,13 @@ from takeback.cli.session import Session, TakebackCommand, find_modules_at, plur
 from takeback.core.plan import BYTES_MAX, Plan, dependencies, parse_plan
 from takeback.core.redact import redact
 from takeback.engine.plans import Prepared, Ran, prepare, run_plan, told
-from takeback.errors import BackendError, RefusedError, TakebackError, UsageError
+from takeback.errors import BackendError, RefusedError, RollbackIncomplete, TakebackError, UsageError
 from takeback.opening import find_root, find_workspace
 from takeback.storage.registry import Registry
 
 FILE = click.argument("file", metavar="FILE")
+NOTE = "Takeback: "
+"""How a run begins the note that it adds to the error that ended it."""
 
 
 @click.group("plan")
@@ -80,17 +82,27 @@ def run(session: Session, file: str, key: str, autopilot: bool) -> None:
         progress = _Steps(session)
         try:
             ran = run_plan(workspace, prepared, key=key, autopilot=autopilot, tell=progress)
+        except RollbackIncomplete as error:
+            why = _failed(progress.current, error.__cause__ or error)
+            raise RollbackIncomplete(f"{why}. {error.message}", error.hint, report=error.report) from error
         except TakebackError:
             raise
         except Exception as error:
-            what = redact(f"{type(error).__name__}: {error}")
+            notes = [
+                note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)
+            ]
             raise BackendError(
-                f"step {progress.current} failed: {shortened(what, 500)}; the run was taken back",
-                hint="`takeback log` shows it; running the plan again begins anew",
+                f"{_failed(progress.current, error)}. {' '.join(notes) or 'The run was taken back.'}",
+                hint="running the plan again begins anew",
             ) from error
     if session.json:
         return session.data(msgspec.to_builtins(ran))
     session.line(_summary(ran))
+
+
+def _failed(step: str, error: BaseException) -> str:
+    what = redact(f"{type(error).__name__}: {error}")
+    return f"step {step} failed: {shortened(what, 500)}"
 
 
 class _Steps:
@@ -163,6 +175,6 @@ def _lines(prepared: Prepared, file: str) -> list[str]:
 def _summary(ran: Ran) -> str:
     count = len(ran.results)
     if len(ran.earlier) == count:
-        return f"{ran.run} was done before, all {plural(count, 'step')}; its results stand. Nothing was done again."
+        return f"{ran.run} was done before ({plural(count, 'step')}), and its results stand. Nothing was done again."
     again = f", {len(ran.earlier)} of them by an earlier attempt" if ran.earlier else ""
     return f"{ran.run} done: {plural(count, 'step')}{again}.  Changed your mind?  takeback undo {ran.run}"
