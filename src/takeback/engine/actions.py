@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
@@ -38,7 +39,10 @@ class Declared(msgspec.Struct, frozen=True):
         """The handlers by their names; a UsageError where another process could not find one."""
         if not self.undo and not self.check:
             return None
-        return Handlers(name_of(self.undo) if self.undo else "", name_of(self.check) if self.check else "")
+        return Handlers(_name(self.undo) if self.undo else "", _name(self.check) if self.check else "")
+
+
+_name = functools.lru_cache(maxsize=1024)(name_of)
 
 
 @overload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import random
 import time
@@ -147,10 +148,10 @@ class Caller:
     def _bound(self, kept: dict[str, Any]) -> Any:
         """Arguments by their names, so that the volatile ones are known however they were passed."""
         try:
-            bound = inspect.signature(self._function).bind(*kept["args"], **kept["kwargs"])
+            bound = _signature(self._function).bind(*kept["args"], **kept["kwargs"])
         except (TypeError, ValueError):
             return kept  # the call itself will say what is wrong
-        return plain(dict(bound.arguments))
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in bound.arguments.items()}
 
     def _completed(self, given: Given) -> Action | None:
         """The same call, if it was completed and not taken back."""
@@ -288,6 +289,11 @@ class Caller:
     def _pause_s(self, left: int) -> float:
         pause_s: float = PAUSE_S * 2 ** (self._retries - left)
         return min(PAUSE_MAX_S, pause_s) * random.uniform(0.5, 1.5)
+
+
+@functools.lru_cache(maxsize=1024)
+def _signature(function: Function) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 class _Calling:
