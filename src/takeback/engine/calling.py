@@ -51,6 +51,8 @@ class Given(msgspec.Struct, frozen=True):
 
     plain: dict[str, Any]
     key: str
+    named: Any
+    """The arguments by their names, where they can be told."""
 
 
 class Caller:
@@ -139,11 +141,11 @@ class Caller:
             "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
             "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
         }
-        if self._key:
-            return Given(kept, self._key)
         bound = self._bound(kept)
+        if self._key:
+            return Given(kept, self._key, bound)
         volatile = self._declared.volatile
-        return Given(kept, keys.action_key(self._place, self._position, name, bound, volatile))
+        return Given(kept, keys.action_key(self._place, self._position, name, bound, volatile), bound)
 
     def _bound(self, kept: dict[str, Any]) -> Any:
         """Arguments by their names, so that the volatile ones are known however they were passed."""
@@ -190,7 +192,7 @@ class Caller:
             named.effect,
             given.plain,
             tool=name_in_rules(self._function),
-            named=self._bound(given.plain),
+            named=given.named,
         )
         history = self._ledger.history
         attempts = [id for id in run.keys.get(given.key, []) if history.is_undone(id)]

@@ -10,10 +10,13 @@ from typing import Any
 from takeback.core.policy import Ground
 
 
-def ground_of(root: str | os.PathLike[str], aliases: Mapping[str, str]) -> Ground:
-    """The ground under a call made now. A relative path is meant from the current folder, as the tool will."""
+def ground_of(root: str, aliases: Mapping[str, str]) -> Ground:
+    """The ground under a call made now, in the workspace at `root`, which is absolute and without links.
+
+    A relative path is meant from the current folder, as the tool will.
+    """
     pairs = [(alias, name) for alias, target in aliases.items() for name in (target, _loaded(target))]
-    return Ground(os.path.realpath(root), os.getcwd(), tuple(dict.fromkeys(pairs)), _real)
+    return Ground(root, os.getcwd(), tuple(dict.fromkeys(pairs)), _real)
 
 
 def name_in_rules(function: Callable[..., Any], otherwise: str = "") -> str:

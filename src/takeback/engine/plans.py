@@ -115,6 +115,7 @@ def prepare(
 
     The tools are imported, which runs their modules; but not those that the rules deny.
     """
+    root = os.path.realpath(root)
     ground = ground_of(root, known)
     imports = targets(plan, known)
     tools = _import_allowed(plan, imports, rules, ground)
