@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,16 @@ def test_what_keeps_to_the_rules_is_made(ruled: Ruled) -> None:
     assert attempt(tb, plan_tools.write, "docs/x") == "docs/x"
     with pytest.raises(RefusedError, match="not among the allowed tools"):
         attempt(tb, plan_tools.search, "x")
+
+
+@pytest.mark.parametrize("name", ["os:getcwd", "posix:getcwd"])
+def test_a_tool_is_meant_by_any_name_that_leads_to_it(name: str, ruled: Ruled) -> None:
+    with pytest.raises(RefusedError, match="denied"):
+        attempt(ruled(f"[rules.tools]\ndeny = ['{name}']"), os.getcwd)
+
+
+def test_what_is_allowed_by_another_name_is_allowed(ruled: Ruled) -> None:
+    assert attempt(ruled("[rules.tools]\nallow = ['os:getcwd']"), os.getcwd) == os.getcwd()
 
 
 def test_calls_are_counted_for_each_run(ruled: Ruled) -> None:

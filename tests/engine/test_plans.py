@@ -224,6 +224,14 @@ def test_a_plan_cannot_rename_a_tool_past_the_rules() -> None:
     assert prepared(step("a", "write", path="x"), rules=rules).broken == []
 
 
+def test_a_tool_is_denied_and_allowed_by_any_name_that_leads_to_it() -> None:
+    plan = {"id": "a", "tool": "os:getcwd"}
+    for name in ("os:getcwd", "posix:getcwd"):
+        assert prepared(plan, rules=Rules(tools=ToolRules(deny=(name,)))).broken != []
+    assert prepared(plan, rules=Rules(tools=ToolRules(allow=("os:getcwd",)))).broken == []
+    assert prepared(plan, rules=Rules(tools=ToolRules(ask=("os:getcwd",)))).asks != []
+
+
 def test_a_tool_that_says_nothing_of_itself_is_noted() -> None:
     notes = prepared(step("a", "write", path="x"), step("b", "wire", amount=1)).notes
     assert notes == [

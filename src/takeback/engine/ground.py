@@ -8,14 +8,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from takeback.core.policy import Ground
+from takeback.core.rules import ToolRules
 
 
-def ground_of(root: str, aliases: Mapping[str, str]) -> Ground:
+def ground_of(root: str, rules: ToolRules, short: Mapping[str, str]) -> Ground:
     """The ground under a call made now, in the workspace at `root`, which is absolute and without links.
 
-    A relative path is meant from the current folder, as the tool will.
+    A relative path is meant from the current folder, as the tool will. A tool that a rule, or a short name, calls
+    by another name than that of its definition is meant all the same.
     """
-    pairs = [(alias, name) for alias, target in aliases.items() for name in (target, _loaded(target))]
+    exact = [
+        name for name in (*(rules.allow or ()), *rules.ask, *rules.deny) if ":" in name and "*" not in name
+    ]
+    known = {**{name: name for name in exact}, **short}
+    pairs = [(alias, name) for alias, target in known.items() for name in (target, _loaded(target))]
     return Ground(root, os.getcwd(), tuple(dict.fromkeys(pairs)), _real)
 
 

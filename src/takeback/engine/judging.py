@@ -17,17 +17,17 @@ from takeback.engine.ground import ground_of
 class Judging:
     """Judges the calls of one run, and counts them."""
 
-    def __init__(self, rules: Rules, root: str | os.PathLike[str], aliases: Mapping[str, str]) -> None:
+    def __init__(self, rules: Rules, root: str | os.PathLike[str], short: Mapping[str, str]) -> None:
         self._rules = rules
         self._root = os.path.realpath(root)
-        self._aliases = aliases
+        self._short = short
         self._called = Counter[str]()
 
     def __call__(self, name: str, effect: Effect, arguments: Any) -> Ruling:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""
         given = arguments if isinstance(arguments, Mapping) else {"arguments": arguments}
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
-        ground = ground_of(self._root, self._aliases)
+        ground = ground_of(self._root, self._rules.tools, self._short)
         found = judge_call(self._rules, name, effect, given, ground, earlier=self._called[name])
         self._called[name] += 1
         return Ruling(found.do.value, found.rule, found.why, found.how)

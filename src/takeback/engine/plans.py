@@ -116,11 +116,11 @@ def prepare(
     The tools are imported, which runs their modules; but not those that the rules deny.
     """
     root = os.path.realpath(root)
-    ground = ground_of(root, known)
+    ground = ground_of(root, rules.tools, known)
     imports = targets(plan, known)
     tools = _import_allowed(plan, imports, rules, ground)
     # Only now it is known where the tools that have short names were defined.
-    ground = ground_of(root, known)
+    ground = ground_of(root, rules.tools, known)
     prepared = Prepared(plan, in_order(plan), imports, tools, rules, ground, [], [], [])
     if faults := [fault for step in prepared.order for fault in _misfits(prepared, step)]:
         raise UsageError(f"{'; '.join(faults)}; nothing was done")
