@@ -8,6 +8,7 @@ Only ratios carry over to another machine. The floor is a bare commit to a WAL d
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import random
 import statistics
@@ -67,10 +68,8 @@ def one_action(tb: Workspace, folder: Path, count: int) -> tuple[float, float]:
 
 def many_actions(tb: Workspace, count: int) -> tuple[float, float]:
     """The median cost of the first and of the last tenth of the actions of one run."""
-    times: list[float] = []
     with tb.run("many actions") as run, run.step("calls"):
-        for number in range(count):
-            times.append(timed(lambda n=number: run.call(write, n)))
+        times = [timed(functools.partial(run.call, write, number)) for number in range(count)]
     part = count // 10
     return statistics.median(times[:part]), statistics.median(times[-part:])
 

@@ -24,7 +24,7 @@ from takeback.ports import Journal, Progress, Resource, silent
 from takeback.resources.calls.resource import Calls as CallsResource
 from takeback.resources.files import tree as trees
 from takeback.resources.files.entry import version_of
-from takeback.resources.files.exclude import excluder
+from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.resource import Files, file_text, tree_of
 from takeback.resources.memory import Memory as MemoryResource
 from takeback.storage.clock import SystemClock
@@ -121,6 +121,7 @@ class Assembly:
             StoredContents(self.store),
             excluded=excluder(self.settings.files.exclude, hidden),
             stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
+            claimed=lambda: workflow_folders(self.root),
             generation=self._generation,
             watching=self._watching,
             progress=self._progress,

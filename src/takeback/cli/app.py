@@ -13,7 +13,7 @@ import click
 
 from takeback import config
 from takeback._version import __version__
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.session import Session
 from takeback.errors import TakebackError
 
 COMMANDS = {
@@ -31,6 +31,8 @@ COMMANDS = {
     "plan": "Check a plan against the safety rules, or run it",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
     "du": "Show how much disk the recorded history takes",
+    "workflow": "Keep work of several steps safe over restarts",
+    "monitor": "Watch for workflows that nobody works on any more",
     "completion": "Print the completion script of a shell",
 }
 """Each command and its help line, known without importing it: the command line starts faster."""
@@ -46,7 +48,7 @@ Exit codes:
 
 
 class Output(NamedTuple):
-    """Where an error goes. With `run`, standard output belongs to the command."""
+    """Where an error goes. With `run` and `workflow wake`, standard output belongs to the command."""
 
     json: bool
     to_stderr: bool
@@ -61,7 +63,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: TakebackCommand | click.Group = import_module(f"takeback.cli.commands.{name}").command
+        command: click.Command = import_module(f"takeback.cli.commands.{name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -114,9 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _named_run(words: Sequence[str]) -> bool:
-    """Whether the command is `run`: the first word that is neither an option nor the folder after -C."""
+    """Whether standard output belongs to another command: `run` and `workflow wake`, but not `plan run`."""
     rest = [word for before, word in zip(["", *words], words, strict=False) if before != "-C"]
-    return next((word for word in rest if not word.startswith("-")), "") == "run"
+    named = [word for word in rest if not word.startswith("-")]
+    return named[:1] == ["run"] or named[:2] == ["workflow", "wake"]
 
 
 def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) -> int:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from takeback import config
-from takeback.cli.session import Session, TakebackCommand, find_modules_at, plural, shortened
+from takeback.cli.session import Session, TakebackCommand, TakebackGroup, find_modules_at, plural, shortened
 from takeback.core.plan import BYTES_MAX, Plan, dependencies, parse_plan
 from takeback.core.redact import redact
 from takeback.engine.plans import Prepared, Ran, prepare, run_plan, told
@@ -23,8 +23,7 @@ NOTE = "Takeback: "
 """How a run begins the note that it adds to the error that ended it."""
 
 
-@click.group("plan")
-@click.help_option("-h", "--help", help="Show this message and exit")
+@click.group("plan", cls=TakebackGroup)
 def command() -> None:
     """Check a plan against the safety rules, or run it
 
