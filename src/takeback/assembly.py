@@ -14,7 +14,7 @@ from takeback.core.subjects import Action
 from takeback.engine import recovery
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
-from takeback.engine.gate import permissive
+from takeback.engine.judging import Judging
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
 from takeback.engine.rollback import Rollbacks
@@ -156,7 +156,13 @@ class Assembly:
     @cached_property
     def runs(self) -> Conductor:
         """Runs, and what they need of humans."""
-        return Conductor(self.tracker, self.rollbacks, self._calls, SystemClock(), self.recover, permissive)
+        return Conductor(
+            self.tracker, self.rollbacks, self._calls, SystemClock(), self.recover, self._judging
+        )
+
+    def _judging(self) -> Judging:
+        """The rules, for one run."""
+        return Judging(self.settings.rules, self.root, self.settings.tools)
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""

@@ -10,6 +10,8 @@ from typing import Annotated
 import msgspec
 import platformdirs
 
+from takeback.core.plan import ToolTarget
+from takeback.core.rules import Rules
 from takeback.errors import UsageError
 
 FILE = "takeback.toml"
@@ -37,6 +39,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     files: FilesConfig = FilesConfig()
     store: StoreConfig = StoreConfig()
+    rules: Rules = Rules()
+    tools: dict[str, ToolTarget] = {}
+    """Short names of tools, for plans and rules: a name to package.module:function."""
 
 
 def read_config(root: Path) -> Config:

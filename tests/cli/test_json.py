@@ -76,8 +76,8 @@ KEYS = {
 
 def test_every_command_is_here() -> None:
     # `run` writes its object to stderr: its stdout is the command's own. See test_run.py. Groups have tests of their
-    # own: tests/workflows/test_commands.py.
-    assert WORDS.keys() == KEYS.keys() == COMMANDS.keys() - {"run", "workflow", "monitor"}
+    # own: tests/workflows/test_commands.py, test_plan.py.
+    assert WORDS.keys() == KEYS.keys() == COMMANDS.keys() - {"run", "plan", "workflow", "monitor"}
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -28,6 +28,7 @@ COMMANDS = {
     "show": "Show one run, action or checkpoint",
     "diff": "Show what changed",
     "verify": "Check that nothing recorded was lost or altered",
+    "plan": "Check a plan against the safety rules, or run it",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
     "du": "Show how much disk the recorded history takes",
     "workflow": "Keep work of several steps safe over restarts",
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     own = words[: words.index("--")] if "--" in words else words
-    output = Output("--json" in own, to_stderr=bool({"run", "wake"} & {*own}) and "monitor" not in own)
+    output = Output("--json" in own, to_stderr=_named_run(own))
     try:
         code = app.main(words, prog_name="takeback", standalone_mode=False)
         sys.stdout.flush()
@@ -112,6 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:  # noqa: BLE001  whatever it is, nobody wants a traceback
         code = _fail_unexpectedly(error, output)
     sys.exit(code)
+
+
+def _named_run(words: Sequence[str]) -> bool:
+    """Whether standard output belongs to another command: `run` and `workflow wake`, but not `plan run`."""
+    rest = [word for before, word in zip(["", *words], words, strict=False) if before != "-C"]
+    named = [word for word in rest if not word.startswith("-")]
+    return named[:1] == ["run"] or named[:2] == ["workflow", "wake"]
 
 
 def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) -> int:

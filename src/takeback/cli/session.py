@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -36,6 +37,7 @@ class Session(msgspec.Struct):
                 hint="`takeback init` begins; so does `takeback run -- COMMAND`",
             )
         self.opened.append(found)
+        find_modules_at(found.root)
         return found
 
     def protect(self, *, allow_home: bool = False) -> Workspace:
@@ -43,6 +45,7 @@ class Session(msgspec.Struct):
         root = find_root(".", Registry(config.state_home()))
         workspace = open_workspace(root, watching=False, progress=self.progress, allow_home=allow_home)
         self.opened.append(workspace)
+        find_modules_at(workspace.root)
         return workspace
 
     def data(self, value: Any) -> None:
@@ -104,6 +107,15 @@ def _common_options() -> list[click.Parameter]:
         ),
         click.Option(["--json", "json"], is_flag=True, help="Print one JSON object"),
     ]
+
+
+def find_modules_at(root: Path) -> None:
+    """Find tools and undo handlers of the project, as Python started at its top would.
+
+    Last, so that a file there does not take the place of an installed module.
+    """
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
 
 
 def _enter(directory: str) -> None:

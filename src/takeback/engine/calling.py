@@ -22,6 +22,7 @@ from takeback.engine import actions
 from takeback.engine.actions import Function, declared
 from takeback.engine.calls import Calls, Seen, change_of, in_doubt
 from takeback.engine.gate import Gate
+from takeback.engine.ground import name_in_rules
 from takeback.engine.life import Heartbeat
 from takeback.engine.tracker import Tracker
 from takeback.errors import HandedOver, UsageError
@@ -50,6 +51,8 @@ class Given(msgspec.Struct, frozen=True):
 
     plain: dict[str, Any]
     key: str
+    named: Any
+    """The arguments by their names, where they can be told."""
 
 
 class Caller:
@@ -138,11 +141,11 @@ class Caller:
             "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
             "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
         }
-        if self._key:
-            return Given(kept, self._key)
         bound = self._bound(kept)
+        if self._key:
+            return Given(kept, self._key, bound)
         volatile = self._declared.volatile
-        return Given(kept, keys.action_key(self._place, self._position, name, bound, volatile))
+        return Given(kept, keys.action_key(self._place, self._position, name, bound, volatile), bound)
 
     def _bound(self, kept: dict[str, Any]) -> Any:
         """Arguments by their names, so that the volatile ones are known however they were passed."""
@@ -183,7 +186,14 @@ class Caller:
                 f"{named.name} is deferred, which needs the outbox; it was not called",
                 hint="call it after the run has committed",
             )
-        passed = self._gate.pass_through(run.id, named.name, named.effect, given.plain)
+        passed = self._gate.pass_through(
+            run.id,
+            named.name,
+            named.effect,
+            given.plain,
+            tool=name_in_rules(self._function),
+            named=given.named,
+        )
         history = self._ledger.history
         attempts = [id for id in run.keys.get(given.key, []) if history.is_undone(id)]
         identity = run.began.key or f"{self._tracker.name}:{run.id}"
