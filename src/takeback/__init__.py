@@ -12,6 +12,7 @@ from takeback.errors import (
     CorruptionError,
     DriftError,
     HandedOver,
+    InvalidOutput,
     InvariantBroken,
     LeaseLost,
     RefusedError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from takeback.engine.runs import Run, Step
     from takeback.opening import open_workspace as open  # noqa: A004  takeback.open is the name
     from takeback.resources.calls.resource import Call
+    from takeback.workflows.steps import Workflow, workflow
     from takeback.workspace import Workspace
 else:
     _LATER = {
@@ -41,7 +43,9 @@ else:
         "Checkpoint": "core.subjects:Checkpoint",
         "Diff": "engine.diff:Diff",
         "RollbackReport": "engine.report:RollbackReport",
+        "Workflow": "workflows.steps:Workflow",
         "Workspace": "workspace:Workspace",
+        "workflow": "workflows.steps:workflow",
     }
 
     def __getattr__(name: str) -> object:
@@ -64,6 +68,7 @@ __all__ = [
     "Diff",
     "DriftError",
     "HandedOver",
+    "InvalidOutput",
     "InvariantBroken",
     "LeaseLost",
     "RefusedError",
@@ -74,9 +79,11 @@ __all__ = [
     "Step",
     "TakebackError",
     "UsageError",
+    "Workflow",
     "Workspace",
     "__version__",
     "action",
     "current_call",
     "open",
+    "workflow",
 ]

@@ -14,7 +14,7 @@ from takeback.core.subjects import Action
 from takeback.engine import recovery
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
-from takeback.engine.gate import permissive
+from takeback.engine.judging import Judging
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
 from takeback.engine.rollback import Rollbacks
@@ -24,7 +24,7 @@ from takeback.ports import Journal, Progress, Resource, silent
 from takeback.resources.calls.resource import Calls as CallsResource
 from takeback.resources.files import tree as trees
 from takeback.resources.files.entry import version_of
-from takeback.resources.files.exclude import excluder
+from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.resource import Files, file_text, tree_of
 from takeback.resources.memory import Memory as MemoryResource
 from takeback.storage.clock import SystemClock
@@ -121,6 +121,7 @@ class Assembly:
             StoredContents(self.store),
             excluded=excluder(self.settings.files.exclude, hidden),
             stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
+            claimed=lambda: workflow_folders(self.root),
             generation=self._generation,
             watching=self._watching,
             progress=self._progress,
@@ -155,7 +156,13 @@ class Assembly:
     @cached_property
     def runs(self) -> Conductor:
         """Runs, and what they need of humans."""
-        return Conductor(self.tracker, self.rollbacks, self._calls, SystemClock(), self.recover, permissive)
+        return Conductor(
+            self.tracker, self.rollbacks, self._calls, SystemClock(), self.recover, self._judging
+        )
+
+    def _judging(self) -> Judging:
+        """The rules, for one run."""
+        return Judging(self.settings.rules, self.root, self.settings.tools)
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""

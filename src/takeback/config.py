@@ -12,11 +12,15 @@ from typing import Annotated
 import msgspec
 import platformdirs
 
+from takeback.core.plan import ToolTarget
 from takeback.core.redact import redact
+from takeback.core.rules import Rules
 from takeback.errors import UsageError
 
 FILE = "takeback.toml"
 COMMAND_MAX = 10_000
+
+_began_in = ""
 
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -41,6 +45,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     files: FilesConfig = FilesConfig()
     store: StoreConfig = StoreConfig()
+    rules: Rules = Rules()
+    tools: dict[str, ToolTarget] = {}
+    """Short names of tools, for plans and rules: a name to package.module:function."""
 
 
 def read_config(root: Path) -> Config:
@@ -71,6 +78,11 @@ def state_home() -> Path:
     return platformdirs.user_state_path("takeback")
 
 
+def names_state_home() -> bool:
+    """Whether the environment says where the state is, so that a later process has to be told too."""
+    return bool(os.environ.get("TAKEBACK_HOME"))
+
+
 def home_folder() -> Path:
     """The user's own home folder, which is not protected as a whole by accident."""
     return Path(os.path.realpath(os.path.expanduser("~")))
@@ -87,12 +99,27 @@ def command_line() -> tuple[str, ...]:
     Nothing where it is no program but typed into an interpreter, or where it holds a secret: what is hidden could
     not be run, and what is not hidden does not belong into a log.
     """
-    main = sys.modules.get("__main__")
-    words = (sys.executable, *sys.orig_argv[1:])
-    if not sys.executable or not getattr(main, "__file__", None):
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not sys.executable or not script:
         return ()
+    # The script is named by its full path: the program may have gone to another folder since.
+    named = [
+        script if os.path.basename(script) == word.rpartition("/")[2] else word for word in sys.orig_argv
+    ]
+    words = (sys.executable, *named[1:])
     line = shlex.join(words)
     return words if redact(line) == line and len(line) <= COMMAND_MAX else ()
+
+
+def began_in(folder: str) -> None:
+    """Say where this program was started, before it goes to another folder."""
+    global _began_in
+    _began_in = folder
+
+
+def folder() -> str:
+    """Where the command line was given, as far as anybody said; else where we are."""
+    return _began_in or os.getcwd()
 
 
 def debugging() -> bool:

@@ -31,6 +31,30 @@ class UsageError(TakebackError):
     code = "usage"
 
 
+class InvalidOutput(UsageError):
+    """What a model gave is not what was asked for; nothing of it was applied."""
+
+    code = "invalid-output"
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        path: str = "",
+        line: int = 0,
+        column: int = 0,
+        truncated: bool = False,
+    ) -> None:
+        super().__init__(message, hint)
+        self.path = path
+        """Where in the value, like `$.items[2].name`; empty where it is no JSON at all."""
+        self.line = line
+        self.column = column
+        self.truncated = truncated
+        """Whether it just ends too early, so that asking for the rest, or for more room, may help."""
+
+
 class ConflictError(TakebackError):
     """Somebody else wrote, or holds what is needed; nothing was changed."""
 

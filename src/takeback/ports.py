@@ -59,9 +59,18 @@ class Journal(Protocol):
     """
 
     def append(
-        self, events: Sequence[Event], *, stream: str, expect: int | None = None, key: str = ""
+        self,
+        events: Sequence[Event],
+        *,
+        stream: str,
+        expect: int | None = None,
+        key: str = "",
+        durable: bool = True,
     ) -> tuple[Record, ...]:
         """Write these events at the end of a stream, all or none, durable when this returns.
+
+        With `durable=False` they survive the end of this process, and a power cut only once a later append has
+        been durable; that is much quicker.
 
         With `stream=""` the first event must be RunBegan: it begins a new stream, named after its own id.
         `expect` is the number of records that the caller has seen in the stream; if others have appended

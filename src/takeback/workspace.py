@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -155,7 +154,7 @@ class Workspace(Assembly):
             parent=self.parent_action(),
             ref=ref,
             command=config.command_line() if command is None else tuple(command),
-            folder=os.getcwd(),
+            folder=config.folder(),
             wait_s=wait_s,
         )
         return self.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)

@@ -34,8 +34,11 @@ COMMANDS = {
     "deny": "Refuse what a question asks for",
     "handover": "Look after runs that wait for a human",
     "verify": "Check that nothing recorded was lost or altered",
+    "plan": "Check a plan against the safety rules, or run it",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
     "du": "Show how much disk the recorded history takes",
+    "workflow": "Keep work of several steps safe over restarts",
+    "monitor": "Watch for workflows that nobody works on any more",
     "completion": "Print the completion script of a shell",
 }
 """Each command and its help line, known without importing it: the command line starts faster."""
@@ -51,7 +54,7 @@ Exit codes:
 
 
 class Output(NamedTuple):
-    """Where an error goes. With `run`, standard output belongs to the command."""
+    """Where an error goes. With `run` and `workflow wake`, standard output belongs to the command."""
 
     json: bool
     to_stderr: bool
@@ -93,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     own = words[: words.index("--")] if "--" in words else words
-    output = Output("--json" in own, to_stderr="run" in own)
+    output = Output("--json" in own, to_stderr=_named_run(own))
     try:
         code = app.main(words, prog_name="takeback", standalone_mode=False)
         sys.stdout.flush()
@@ -116,6 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:  # noqa: BLE001  whatever it is, nobody wants a traceback
         code = _fail_unexpectedly(error, output)
     sys.exit(code)
+
+
+def _named_run(words: Sequence[str]) -> bool:
+    """Whether standard output belongs to another command: `run` and `workflow wake`, but not `plan run`."""
+    rest = [word for before, word in zip(["", *words], words, strict=False) if before != "-C"]
+    named = [word for word in rest if not word.startswith("-")]
+    return named[:1] == ["run"] or named[:2] == ["workflow", "wake"]
 
 
 def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -36,6 +37,7 @@ class Session(msgspec.Struct):
                 hint="`takeback init` begins; so does `takeback run -- COMMAND`",
             )
         self.opened.append(found)
+        find_modules_at(found.root)
         return found
 
     def protect(self, *, allow_home: bool = False) -> Workspace:
@@ -43,6 +45,7 @@ class Session(msgspec.Struct):
         root = find_root(".", Registry(config.state_home()))
         workspace = open_workspace(root, watching=False, progress=self.progress, allow_home=allow_home)
         self.opened.append(workspace)
+        find_modules_at(workspace.root)
         return workspace
 
     def data(self, value: Any) -> None:
@@ -53,8 +56,44 @@ class Session(msgspec.Struct):
         click.echo(text, err=self.to_stderr)
 
 
-def _shared_options() -> list[click.Parameter]:
-    """What every command knows."""
+class TakebackCommand(click.Command):
+    """A command that knows -C and --json, as every command does."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **(kwargs | {"add_help_option": False}))
+        self.params += _common_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        session: Session = ctx.obj
+        directory = ctx.params.pop("directory")
+        _enter(directory or session.directory)
+        session.json = ctx.params.pop("json") or session.json
+        session.progress.wanted &= not session.json
+        try:
+            return super().invoke(ctx)
+        finally:
+            session.progress.done()
+            for note in [note for workspace in session.opened for note in workspace.notices]:
+                click.echo(f"takeback: {note}", err=True)
+
+
+class TakebackGroup(click.Group):
+    """Commands under one word. -C and --json may stand before or after the last of them."""
+
+    command_class = TakebackCommand
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **(kwargs | {"add_help_option": False}))
+        self.params += _common_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        session: Session = ctx.obj
+        session.directory = ctx.params.pop("directory") or session.directory
+        session.json = ctx.params.pop("json")
+        return super().invoke(ctx)
+
+
+def _common_options() -> list[click.Parameter]:
     return [
         # Click's own help option ends in a full stop.
         click.Option(
@@ -72,47 +111,20 @@ def _shared_options() -> list[click.Parameter]:
     ]
 
 
-class TakebackCommand(click.Command):
-    """A command that knows -C and --json, as every command does."""
+def find_modules_at(root: Path) -> None:
+    """Find tools and undo handlers of the project, as Python started at its top would.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **(kwargs | {"add_help_option": False}))
-        self.params += _shared_options()
-
-    def invoke(self, ctx: click.Context) -> Any:
-        session: Session = ctx.obj
-        directory = ctx.params.pop("directory")
-        _enter(directory or session.directory)
-        session.json |= ctx.params.pop("json")
-        session.progress.wanted &= not session.json
-        try:
-            return super().invoke(ctx)
-        finally:
-            session.progress.done()
-            for note in [note for workspace in session.opened for note in workspace.notices]:
-                click.echo(f"takeback: {note}", err=True)
-
-
-class TakebackGroup(click.Group):
-    """A command that is made of several."""
-
-    command_class = TakebackCommand
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **(kwargs | {"add_help_option": False}))
-        self.params += _shared_options()
-
-    def invoke(self, ctx: click.Context) -> Any:
-        session: Session = ctx.obj
-        session.directory = ctx.params.pop("directory") or session.directory
-        session.json |= ctx.params.pop("json")
-        return super().invoke(ctx)
+    Last, so that a file there does not take the place of an installed module.
+    """
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
 
 
 def _enter(directory: str) -> None:
     """Work there, so that every path is meant from there."""
     try:
         if directory != ".":
+            config.began_in(os.getcwd())
             os.chdir(directory)
     except OSError as error:
         raise UsageError(

@@ -2,7 +2,7 @@
 
 Two encodings, for two jobs. Events are stored as the exact bytes that were hashed, so they only have to be
 deterministic: msgspec with sorted keys, which is fast. Values whose digest must be the same in every language
-(idempotency keys, memory) use canonical JSON (RFC 8785).
+(what an approval is bound to) use canonical JSON (RFC 8785).
 """
 
 from __future__ import annotations

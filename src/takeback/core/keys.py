@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from takeback.core.codec import value_digest
+import msgspec
+
+from takeback.core.codec import digest
 
 _SHORT = 16
+_encoder = msgspec.json.Encoder(order="sorted")
 
 
 def intent(arguments: Any, volatile: Collection[str]) -> Any:
@@ -21,13 +24,13 @@ def intent(arguments: Any, volatile: Collection[str]) -> Any:
 
 def action_key(step: str, position: int, name: str, arguments: Any, volatile: Collection[str] = ()) -> str:
     """The key of a call that was given none: its place in the plan, and what it is to do."""
-    return _digest([step, position, name, intent(arguments, volatile)])
+    return _short(digest(_encoder.encode([step, position, name, intent(arguments, volatile)])))
 
 
 def call_key(run: str, action: str, generation: int) -> str:
     """What a provider is given. Another attempt at the same call has the same; one after an undo has another."""
-    return _digest([run, action, generation])
+    return _short(digest(f"{run}\n{action}\n{generation}".encode()))
 
 
-def _digest(value: Any) -> str:
-    return value_digest(value).partition(":")[2][: 2 * _SHORT]
+def _short(name: str) -> str:
+    return name.partition(":")[2][: 2 * _SHORT]

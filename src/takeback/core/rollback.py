@@ -114,9 +114,11 @@ class Plan(msgspec.Struct, frozen=True):
         """The writes of the plan, each as the change that it will be."""
         return tuple(Change(i.target, i.present, i.goal) for i in self.items if i.changes_something)
 
-    def replace(self, planned: Planned) -> Plan:
-        """This plan with one item decided otherwise."""
-        items = tuple(planned if item.target == planned.target else item for item in self.items)
+    def decided(self, otherwise: Mapping[Target, Planned]) -> Plan:
+        """This plan with some items decided otherwise."""
+        if not otherwise:
+            return self
+        items = tuple(otherwise.get(item.target, item) for item in self.items)
         return msgspec.structs.replace(self, items=items)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
@@ -38,7 +39,10 @@ class Declared(msgspec.Struct, frozen=True):
         """The handlers by their names; a UsageError where another process could not find one."""
         if not self.undo and not self.check:
             return None
-        return Handlers(name_of(self.undo) if self.undo else "", name_of(self.check) if self.check else "")
+        return Handlers(_name(self.undo) if self.undo else "", _name(self.check) if self.check else "")
+
+
+_name = functools.lru_cache(maxsize=1024)(name_of)
 
 
 @overload
@@ -76,14 +80,24 @@ def action(
     `volatile` names arguments that do not belong to the intent, as a new id for each attempt.
     """
 
-    def declare(declaring: F) -> F:
+    def declaring(declared: F) -> F:
         chosen = _effect(effect, undo)
-        called = name or declaring.__qualname__
+        called = name or declared.__qualname__
         made = Declared(called, chosen, undo, check, retries, tuple(retry_on), tuple(volatile))
-        setattr(declaring, _DECLARED, made)
-        return declaring
+        return declare(declared, made)
 
-    return declare if function is None else declare(function)
+    return declaring if function is None else declaring(function)
+
+
+def declare(function: F, made: Declared) -> F:
+    """Let a function say this of itself."""
+    setattr(function, _DECLARED, made)
+    return function
+
+
+def is_declared(function: Function) -> bool:
+    """Whether a function says of itself what it does."""
+    return isinstance(getattr(function, _DECLARED, None), Declared)
 
 
 def _effect(named: str, undo: Function | None) -> Effect:

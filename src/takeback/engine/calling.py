@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import random
 import time
@@ -21,6 +22,7 @@ from takeback.engine import actions
 from takeback.engine.actions import Function, declared
 from takeback.engine.calls import Calls, Seen, change_of, in_doubt
 from takeback.engine.gate import Gate
+from takeback.engine.ground import name_in_rules
 from takeback.engine.life import Heartbeat
 from takeback.engine.tracker import Tracker
 from takeback.errors import HandedOver, UsageError
@@ -49,6 +51,8 @@ class Given(msgspec.Struct, frozen=True):
 
     plain: dict[str, Any]
     key: str
+    named: Any
+    """The arguments by their names, where they can be told."""
 
 
 class Caller:
@@ -137,19 +141,19 @@ class Caller:
             "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
             "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
         }
-        if self._key:
-            return Given(kept, self._key)
         bound = self._bound(kept)
+        if self._key:
+            return Given(kept, self._key, bound)
         volatile = self._declared.volatile
-        return Given(kept, keys.action_key(self._place, self._position, name, bound, volatile))
+        return Given(kept, keys.action_key(self._place, self._position, name, bound, volatile), bound)
 
     def _bound(self, kept: dict[str, Any]) -> Any:
         """Arguments by their names, so that the volatile ones are known however they were passed."""
         try:
-            bound = inspect.signature(self._function).bind(*kept["args"], **kept["kwargs"])
+            bound = _signature(self._function).bind(*kept["args"], **kept["kwargs"])
         except (TypeError, ValueError):
             return kept  # the call itself will say what is wrong
-        return plain(dict(bound.arguments))
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in bound.arguments.items()}
 
     def _completed(self, given: Given) -> Action | None:
         """The same call, if it was completed and not taken back."""
@@ -182,7 +186,14 @@ class Caller:
                 f"{named.name} is deferred, which needs the outbox; it was not called",
                 hint="call it after the run has committed",
             )
-        passed = self._gate.pass_through(run.id, named.name, named.effect, given.plain)
+        passed = self._gate.pass_through(
+            run.id,
+            named.name,
+            named.effect,
+            given.plain,
+            tool=name_in_rules(self._function),
+            named=given.named,
+        )
         history = self._ledger.history
         attempts = [id for id in run.keys.get(given.key, []) if history.is_undone(id)]
         identity = run.began.key or f"{self._tracker.name}:{run.id}"
@@ -280,6 +291,11 @@ class Caller:
     def _pause_s(self, left: int) -> float:
         pause_s: float = PAUSE_S * 2 ** (self._retries - left)
         return min(PAUSE_MAX_S, pause_s) * random.uniform(0.5, 1.5)
+
+
+@functools.lru_cache(maxsize=1024)
+def _signature(function: Function) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 class _Calling:

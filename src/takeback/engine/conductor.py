@@ -33,7 +33,7 @@ class Conductor:
         calls: Calls,
         clock: Clock,
         recover: Callable[[], None],
-        judge: Judge,
+        judges: Callable[[], Judge],
     ) -> None:
         self._tracker = tracker
         self._ledger = tracker.ledger
@@ -41,7 +41,7 @@ class Conductor:
         self._calls = calls
         self._clock = clock
         self._recover = recover
-        self._judge = judge
+        self._judges = judges
 
     def run(self, options: Options, *, approve: Approve | None, approval_wait_s: float) -> Run:
         if options.checkpoint not in CHECKPOINTS:
@@ -51,7 +51,7 @@ class Conductor:
         door = Gate(
             self._ledger,
             self._clock,
-            self._judge,
+            self._judges(),
             autopilot=options.autopilot,
             approve=approve,
             wait_s=approval_wait_s,

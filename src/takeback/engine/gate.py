@@ -30,15 +30,12 @@ class Ruling(msgspec.Struct, frozen=True):
     do: str = "allow"
     rule: str = ""
     why: str = ""
+    how: str = ""
+    """How the owner of the rules could allow it."""
 
 
 Judge = Callable[[str, e.Effect, Any], Ruling]
 Approve = Callable[[Approval], bool]
-
-
-def permissive(_name: str, _effect: e.Effect, _arguments: Any) -> Ruling:
-    """No rules of the user's."""
-    return Ruling()
 
 
 class Gate:
@@ -62,17 +59,21 @@ class Gate:
         self._wait_s = wait_s
 
     def rule(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
-        """What holds for an action: the user's rules, and that nothing irreversible happens unseen."""
+        """What holds for an action: the user's rules; and on autopilot nobody can be asked."""
         ruling = self._judge(name, effect, arguments)
-        if ruling.do == "allow" and effect is e.Effect.IRREVERSIBLE:
-            ruling = Ruling("ask", "irreversible", "it cannot be taken back")
         if ruling.do == "ask" and self._autopilot:
-            return Ruling("deny", ruling.rule, f"{ruling.why}, and on autopilot nobody can be asked")
+            why = f"{ruling.why}, and on autopilot nobody can be asked"
+            return Ruling("deny", ruling.rule, why, ruling.how)
         return ruling
 
-    def pass_through(self, run: str, name: str, effect: e.Effect, arguments: Any) -> list[e.Event]:
-        """Let an action through, or raise. Gives the events that are to be recorded with its beginning."""
-        ruling = self.rule(name, effect, arguments)
+    def pass_through(
+        self, run: str, name: str, effect: e.Effect, arguments: Any, *, tool: str = "", named: Any = None
+    ) -> list[e.Event]:
+        """Let an action through, or raise. Gives the events that are to be recorded with its beginning.
+
+        `tool` and `named` are its name and its arguments as the rules know them, where they differ.
+        """
+        ruling = self.rule(tool or name, effect, arguments if named is None else named)
         if ruling.do == "allow":
             return []
         if ruling.do == "deny":
@@ -95,7 +96,9 @@ class Gate:
         self._ledger.append([e.ActionRefused(name, effect, ruling.why, ruling.rule, shown)], run)
         raise RefusedError(
             f"{name} was refused: {ruling.why}. It was not started",
-            hint=f"the rule is {ruling.rule}" if ruling.rule else "",
+            hint=f"the rule is {ruling.rule}" + (f": {ruling.how}" if ruling.how else "")
+            if ruling.rule
+            else "",
         )
 
     def ask(self, run: str, name: str, effect: e.Effect, arguments: Any, why: str) -> Approval:

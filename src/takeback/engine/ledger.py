@@ -27,10 +27,12 @@ class Ledger:
                 self.history.apply(record)
             return self.history
 
-    def append(self, events: Sequence[Event], stream: str = ids.WORKSPACE) -> tuple[Record, ...]:
+    def append(
+        self, events: Sequence[Event], stream: str = ids.WORKSPACE, *, durable: bool = True
+    ) -> tuple[Record, ...]:
         """Write events; from here they have happened."""
         with self._lock:
-            records = self.journal.append(events, stream=stream)
+            records = self.journal.append(events, stream=stream, durable=durable)
             if records[0].seq != self.history.seq + 1:
                 self.refresh()
             else:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+import time
 from pathlib import Path
+
+SHOW_S = 0.02
 
 
 class SignsOfLife:
@@ -44,6 +46,7 @@ class Heartbeat:
     def __init__(self, signs: SignsOfLife, every_s: float) -> None:
         self._signs = signs
         self._every_s = every_s
+        self._shown = 0.0
         self._ids: set[str] = set()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -59,9 +62,13 @@ class Heartbeat:
         self._ids.discard(id)
         self._signs.end(id)
 
-    def show(self, ids: Iterable[str] | None = None) -> None:
-        for id in list(self._ids if ids is None else ids):
-            self._signs.show(id)
+    def show(self) -> None:
+        """Now, unless it has just been shown: a sign that is a moment old proves as much."""
+        now = time.monotonic()
+        if now - self._shown > SHOW_S:
+            self._shown = now
+            for id in list(self._ids):
+                self._signs.show(id)
 
     def stop(self) -> None:
         self._stopped.set()

@@ -205,10 +205,7 @@ class Rollbacks:
 
     def _merge(self, plan: Plan) -> Plan:
         """Try every merge now, so that one that fails stops the plan before anything is written."""
-        for item in plan.items:
-            if item.do is Do.MERGE:
-                plan = plan.replace(self._merged(item))
-        return plan
+        return plan.decided({i.target: self._merged(i) for i in plan.items if i.do is Do.MERGE})
 
     def _merged(self, item: Planned) -> Planned:
         resource = self.tracker.resources[item.target.resource]
@@ -225,15 +222,13 @@ class Rollbacks:
         """Simulate the whole plan: what could not be put where it belongs is known before anything is written."""
         kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
         for name, resource in self.tracker.resources.items():
-            swaps = [
-                _swap(item) for item in plan.items if item.changes_something and item.target.resource == name
-            ]
-            for target, (do, why) in resource.foresee(swaps, kept).items():
-                item = next(item for item in plan.items if item.target == target)
-                keep = do is Do.CONFLICT and plan.on_conflict is OnConflict.KEEP
-                decided = Do.KEEP if keep else do
-                goal = item.goal if decided is Do.COMPENSATE else item.present
-                plan = plan.replace(msgspec.structs.replace(item, do=decided, goal=goal, why=why))
+            planned = {i.target: i for i in plan.items if i.changes_something and i.target.resource == name}
+            foreseen = resource.foresee([_swap(item) for item in planned.values()], kept)
+            otherwise = {
+                target: _otherwise(planned[target], do, why, plan.on_conflict)
+                for target, (do, why) in foreseen.items()
+            }
+            plan = plan.decided(otherwise)
         return plan
 
     def _way_back(self, mark: e.Mark) -> Iterable[Change]:
@@ -371,6 +366,14 @@ def _by_resource(targets: Iterable[Target]) -> dict[str, list[Target]]:
     for target in targets:
         groups.setdefault(target.resource, []).append(target)
     return groups
+
+
+def _otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Planned:
+    """An item as its resource foresees it."""
+    if do is Do.CONFLICT and on_conflict is OnConflict.KEEP:
+        do = Do.KEEP
+    goal = item.goal if do is Do.COMPENSATE else item.present
+    return msgspec.structs.replace(item, do=do, goal=goal, why=why)
 
 
 def _swap(item: Planned) -> Swap:

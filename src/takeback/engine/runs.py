@@ -21,6 +21,7 @@ from takeback.core.subjects import Checkpoint
 from takeback.core.subjects import Run as Recorded
 from takeback.engine import actions, processes
 from takeback.engine.actions import Function
+from takeback.engine.buffered import Buffered
 from takeback.engine.calling import Caller
 from takeback.engine.calls import Calls
 from takeback.engine.gate import Gate
@@ -74,6 +75,9 @@ class Parts(msgspec.Struct, frozen=True):
 
 class Run:
     """One attempt. At the end of its block it is committed; an exception takes it all back and goes on."""
+
+    buffered = Buffered
+    """A model's output as input, whole and valid or not at all: `with run.buffered(Report) as out:`."""
 
     def __init__(self, parts: Parts, options: Options) -> None:
         self.options = options

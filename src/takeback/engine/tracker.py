@@ -156,7 +156,10 @@ class Tracker:
         there is no mark: what changes is then found by, and belongs to, the action around it.
         """
         if not looking:
-            record = self.ledger.append([*before, self._in_step(began, step, stream)], stream)[-1]
+            # What the action around it finds by looking is found after a power cut, too, with this record or not.
+            durable = began.effect is not e.Effect.RESTORABLE or step is not None
+            opened = [*before, self._in_step(began, step, stream)]
+            record = self.ledger.append(opened, stream, durable=durable)[-1]
         else:
             with self.lock.held():
                 self.ledger.refresh()

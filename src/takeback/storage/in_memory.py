@@ -23,7 +23,13 @@ class InMemoryJournal:
         self._lock = threading.RLock()
 
     def append(
-        self, events: Sequence[Event], *, stream: str, expect: int | None = None, key: str = ""
+        self,
+        events: Sequence[Event],
+        *,
+        stream: str,
+        expect: int | None = None,
+        key: str = "",
+        durable: bool = True,  # noqa: ARG002  nothing here survives its process
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
         with self._lock:

@@ -65,15 +65,22 @@ class SqliteJournal:
             forks.watch(self)
 
     def append(
-        self, events: Sequence[Event], *, stream: str, expect: int | None = None, key: str = ""
+        self,
+        events: Sequence[Event],
+        *,
+        stream: str,
+        expect: int | None = None,
+        key: str = "",
+        durable: bool = True,
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
         reach(BEFORE_BEGIN)
         with _Using(self) as db:
             with self._wal:
                 records, is_new = self._commit(db, batch)
-            # Also where the key was used before: who committed that may not have come as far as the sync.
-            self._make_durable()
+            if durable:
+                # Also where the key was used before: who committed that may not have come as far as the sync.
+                self._make_durable()
             if is_new:
                 self._seen = records[-1].seq
                 self._write_anchor([(record.envelope.seq, record.digest) for record in records])

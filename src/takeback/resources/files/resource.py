@@ -32,6 +32,7 @@ from takeback.resources.files.entry import (
     split,
     version_of,
 )
+from takeback.resources.files.exclude import WORKFLOW_RULE
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.observer import Observer
 from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
@@ -61,6 +62,7 @@ class Files:
         *,
         excluded: Callable[[bytes], bool],
         stated: Sequence[str] = (),
+        claimed: Callable[[], Sequence[str]] = tuple,
         generation: Callable[[], int],
         watching: bool,
         progress: Progress,
@@ -70,6 +72,7 @@ class Files:
         self._contents = contents
         self._progress = progress
         self._stated = tuple(stated)
+        self._claimed = claimed
         self._excluded = excluded
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
         self._doors = doors = Doors(place, state / "doors")
@@ -81,7 +84,7 @@ class Files:
             put=self._put,
             has=blobs.has,
             generation=generation,
-            rules="\n".join(stated),
+            rules="\n".join([WORKFLOW_RULE, *stated]),
             watching=watching,
         )
 
@@ -94,7 +97,7 @@ class Files:
             evidence = self._observer.look()
             self._blobs.sync()
         faults.reach(MARKED)
-        stated = (*self._stated, *self._observer.stated)
+        stated = (*self._stated, *self._claimed(), *self._observer.stated)
         return Mark(self.name, state_of(self._observer.tree), evidence, stated)
 
     @contextmanager

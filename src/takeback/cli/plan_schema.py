@@ -1,0 +1,22 @@
+"""docs/plan.schema.json, made from the plan itself: `python -m takeback.cli.plan_schema > docs/plan.schema.json`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from takeback.core.plan import Plan
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> str:
+    """The JSON Schema of a plan."""
+    described: dict[str, Any] = {"$schema": DIALECT, "title": "Takeback plan", **msgspec.json.schema(Plan)}
+    return msgspec.json.format(msgspec.json.encode(described), indent=2).decode() + "\n"
+
+
+if __name__ == "__main__":
+    click.echo(schema(), nl=False)

@@ -1,0 +1,335 @@
+"""Safety rules as data: what a call may do, decided from its name, its effect and its arguments alone.
+
+Rules stand in takeback.toml, which an agent cannot loosen by itself. They are a seat belt and not a sandbox: they
+judge what a call says it is going to do, not what the tool then does. A path is recognised by the name of its
+argument, and a command by its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from takeback.core import globs
+from takeback.core.events import Effect
+from takeback.core.plan import Plan, Step, in_order, known_part
+from takeback.core.rules import (
+    CommandRules,
+    Do,
+    EffectRules,
+    LimitRules,
+    PathRules,
+    Rules,
+    ToolRules,
+    for_plans,
+)
+
+FILE = "takeback.toml"
+_SEVERITY = list(Do)
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """What the rules are read against."""
+
+    root: str
+    """The workspace, absolute and without links."""
+
+    here: str = ""
+    """The folder from which relative paths are meant; the workspace's own, if empty."""
+
+    aliases: Sequence[tuple[str, str]] = ()
+    """Short names that [tools] in takeback.toml gives, each with the tool that it means."""
+
+    real: Callable[[str], str] | None = None
+    """Where a path really leads, links followed. Without it a path is judged by its words alone."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What happens to one call, by which rule, and how its owner could allow it."""
+
+    do: Do = Do.ALLOW
+    rule: str = ""
+    why: str = ""
+    how: str = ""
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A step of a plan that a rule does not allow."""
+
+    step: str
+    rule: str
+    what: str
+    how_to_allow: str
+
+
+class Use(msgspec.Struct, frozen=True):
+    """The tool of a step, as the rules know it."""
+
+    name: str
+    effect: Effect
+    also: str = ""
+    """Another name of the same function. It has to be allowed under both."""
+
+
+def judge_call(
+    rules: Rules, name: str, effect: Effect, args: Mapping[str, Any], ground: Ground, *, earlier: int = 0
+) -> Decision:
+    """Whether this call may run. `earlier` is how often the run has called this tool already.
+
+    Positional arguments have to be given their names first: a path is known by the name of its argument.
+    """
+    found = list(_findings(rules, Use(name, effect), args, ground, earlier))
+    return max(found, key=lambda decision: _SEVERITY.index(decision.do), default=Decision())
+
+
+def check_plan(
+    plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground, *, autopilot: bool = False
+) -> list[Broken]:
+    """Every step that breaks a rule, in the order in which the steps would run.
+
+    What refers to a result is not known yet; it is judged when its step is about to run. On autopilot nobody can
+    be asked, so what would have to be asked is broken too.
+    """
+    refused = (Do.DENY, Do.ASK) if autopilot else (Do.DENY,)
+    return [broken for do, broken in _judged(plan, rules, use_of, ground) if do in refused]
+
+
+def questions(plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground) -> list[Broken]:
+    """Every step that will wait for a human's word."""
+    return [broken for do, broken in _judged(plan, rules, use_of, ground) if do is Do.ASK]
+
+
+def _judged(
+    plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground
+) -> Iterator[tuple[Do, Broken]]:
+    most, rules = rules.limits.steps, for_plans(rules)
+    if most and len(plan.steps) > most:
+        what = f"the plan has {len(plan.steps):,} steps, allowed are {most:,}"
+        yield Do.DENY, Broken("", "limits.steps", what, _raise("steps", len(plan.steps)))
+    called: dict[str, int] = {}
+    for step in in_order(plan):
+        use = use_of(step)
+        earlier = called.get(use.name, 0)
+        called[use.name] = earlier + 1
+        for found in _findings(rules, use, known_part(step.args), ground, earlier):
+            yield found.do, Broken(step.id, found.rule, found.why, found.how)
+
+
+def _findings(
+    rules: Rules, use: Use, args: Mapping[str, Any], ground: Ground, earlier: int
+) -> Iterator[Decision]:
+    """Everything that keeps this call from just running."""
+    for name in dict.fromkeys([use.name, use.also or use.name]):
+        yield from _by_tool(rules.tools, name, ground)
+    yield from _by_effect(rules.effects, use)
+    if rules.paths is not None:
+        for argument, path in _named(args, _PATH_NAMES, rules.paths.arguments):
+            yield from _by_path(rules.paths, argument, path, ground)
+    for argument, command in _commands(args, rules.commands.arguments):
+        yield from _by_command(rules.commands, argument, command)
+    yield from _by_limit(rules.limits, use.name, args, earlier)
+
+
+# Tools and effects
+
+
+def _by_tool(rules: ToolRules, name: str, ground: Ground) -> Iterator[Decision]:
+    # Only names that the owner of takeback.toml gave count; a plan could call anything "harmless".
+    names = [name, *(alias for alias, target in ground.aliases if target == name)]
+    for do, patterns in ((Do.DENY, rules.deny), (Do.ASK, rules.ask)):
+        if pattern := _matching(patterns, names):
+            why = f"{name} is denied" if do is Do.DENY else f"{name} has to be asked for"
+            yield Decision(do, f"tools.{do}", f'{why} by "{pattern}"', _take_out(pattern, str(do), "tools"))
+    if rules.allow is not None and not _matching(rules.allow, names):
+        yield Decision(
+            Do.DENY, "tools.allow", f"{name} is not among the allowed tools", _add(name, "allow", "tools")
+        )
+
+
+def _matching(patterns: Sequence[str], names: Sequence[str]) -> str:
+    for pattern in patterns:
+        expression = ".*".join(map(re.escape, pattern.split("*")))
+        if any(re.fullmatch(expression, name, re.DOTALL) for name in names):
+            return pattern
+    return ""
+
+
+def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
+    name, effect = use.name, use.effect
+    do: Do = getattr(rules, effect)
+    if do is not Do.ALLOW:
+        why = "effects of this kind are denied" if do is Do.DENY else "a human has to approve it"
+        how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
+        yield Decision(do, f"effects.{effect}", f"{name} is {effect}: {why}", how)
+
+
+# Paths
+
+_PATH_NAMES = re.compile(
+    r"(?:.*_)?(?:path|file|filename|filepath|folder|dir|directory|cwd|workdir|src|dst|dest|destination)s?"
+    r"|.*_directories|directories"
+)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def _named(value: Any, names: re.Pattern[str], more: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every text under an argument of such a name, however deep, with that name."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            # filePath and FILE_PATH are the same name.
+            plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", str(key)).lower()
+            if key in more or names.fullmatch(plain):
+                for text in _texts(item):
+                    yield str(key), text
+            if isinstance(item, Mapping | list | tuple):
+                yield from _named(item, names, more)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _named(item, names, more)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if hasattr(value, "__fspath__"):
+        value = value.__fspath__()
+    if isinstance(value, bytes):
+        yield value.decode("utf-8", "surrogateescape")
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+def _by_path(rules: PathRules, argument: str, path: str, ground: Ground) -> Iterator[Decision]:
+    if _SCHEME.match(path) and not path.lower().startswith("file://"):
+        return
+    whole = absolute(
+        re.sub(r"^file://(localhost)?", "", path, flags=re.IGNORECASE), ground.here or ground.root
+    )
+    places = {normal(whole): ""}
+    if ground.real is not None:
+        # Not the normal form: behind a link, `..` leads elsewhere than its words say.
+        places.setdefault(ground.real(whole), ", where it really leads")
+    for place, note in places.items():
+        if found := _at_place(rules, argument, place, note, ground):
+            yield found
+            return
+
+
+def _at_place(rules: PathRules, argument: str, place: str, note: str, ground: Ground) -> Decision | None:
+    inside = relative(place, ground.root)
+    shown = f"{argument} = {inside if inside is not None else place}{note}"
+    name = (inside if inside is not None else place.lstrip("/")).encode("utf-8", "surrogatepass")
+    for pattern in rules.deny:
+        if globs.matcher([globs.expression(pattern.encode())])(name):
+            how = _take_out(pattern, "deny", "paths")
+            return Decision(Do.DENY, "paths.deny", f'{shown}: denied by "{pattern}"', how)
+    if inside is None:
+        if not globs.matcher(globs.expression(_from_top(p)) for p in rules.outside)(name):
+            how = _add(place, "outside", "paths")
+            return Decision(Do.DENY, "paths.outside", f"{shown}: outside the workspace", how)
+    elif rules.allow is not None and not globs.matcher(globs.expression(p.encode()) for p in rules.allow)(
+        name
+    ):
+        how = _add(inside, "allow", "paths")
+        return Decision(Do.DENY, "paths.allow", f"{shown}: not among the allowed paths", how)
+    return None
+
+
+def _from_top(pattern: str) -> bytes:
+    """A pattern for paths outside is always a whole path."""
+    return b"/" + pattern.lstrip("/").encode()
+
+
+def absolute(path: str, here: str) -> str:
+    """A path from the top of the file system. A home folder is unknown here, and so outside, under its own name."""
+    if path.startswith("~"):
+        return f"/{path}"
+    return path if path.startswith("/") else f"{here}/{path}"
+
+
+def normal(path: str) -> str:
+    """An absolute path with `.` and `..` resolved by its words. What begins in a home folder stays there."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if parts and not parts[-1].startswith("~"):
+                parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def relative(place: str, root: str) -> str | None:
+    """The path from the root, or None for one that is not at or below it."""
+    top = root.rstrip("/")
+    if place == (top or "/"):
+        return "."
+    return place[len(top) + 1 :] if place.startswith(top + "/") else None
+
+
+# Commands
+
+_COMMAND_NAMES = re.compile(r"(?:.*_)?(?:command|cmd|argv|script|shell|bash)s?|args|popenargs")
+_WORD_START = r"(?:^|(?<=[\s;&|(){}/`$=]))"
+_WORD_END = r"(?=$|[\s;&|(){}`<>])"
+
+
+def _commands(args: Mapping[str, Any], more: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every command among the arguments. A list of words is one command."""
+    seen: dict[str, list[str]] = {}
+    for argument, text in _named(args, _COMMAND_NAMES, more):
+        seen.setdefault(argument, []).append(text)
+    for argument, texts in seen.items():
+        yield argument, " ".join(texts)
+
+
+def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[Decision]:
+    # Quotes and backslashes make no other command of it: r\m, 'rm' and sh -c "rm …" are all rm.
+    plain = " ".join(re.sub(r"[\"'\\]", "", command).split())
+    for do, patterns in ((Do.DENY, rules.deny), (Do.ASK, rules.ask)):
+        for pattern in patterns:
+            body = ".*".join(map(re.escape, " ".join(pattern.split()).split("*")))
+            if re.search(_WORD_START + body + _WORD_END, plain):
+                why = "denied" if do is Do.DENY else "to be asked for"
+                how = _take_out(pattern, str(do), "commands")
+                yield Decision(
+                    do, f"commands.{do}", f'the command in {argument} is {why} by "{pattern}"', how
+                )
+
+
+# Limits
+
+
+def _by_limit(rules: LimitRules, name: str, args: Mapping[str, Any], earlier: int) -> Iterator[Decision]:
+    if rules.calls_per_tool and earlier >= rules.calls_per_tool:
+        why = f"this would be call number {earlier + 1:,} of {name}, allowed are {rules.calls_per_tool:,}"
+        yield Decision(Do.DENY, "limits.calls-per-tool", why, _raise("calls-per-tool", earlier + 1))
+    if rules.argument_bytes and (size := _size(args)) > rules.argument_bytes:
+        why = f"the arguments have {size:,} bytes, allowed are {rules.argument_bytes:,}"
+        yield Decision(Do.DENY, "limits.argument-bytes", why, _raise("argument-bytes", size))
+
+
+def _size(args: Mapping[str, Any]) -> int:
+    try:
+        return len(msgspec.json.encode(args, enc_hook=repr))
+    except (TypeError, ValueError, RecursionError):
+        return len(repr(args))
+
+
+# How to allow it
+
+
+def _add(what: str, setting: str, table: str) -> str:
+    return f'add "{what}" to {setting} in [rules.{table}] of {FILE}'
+
+
+def _take_out(what: str, setting: str, table: str) -> str:
+    return f'take "{what}" out of {setting} in [rules.{table}] of {FILE}'
+
+
+def _raise(limit: str, needed: int) -> str:
+    return f"set {limit} = {needed} or more in [rules.limits] of {FILE}"

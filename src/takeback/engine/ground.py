@@ -1,0 +1,48 @@
+"""What the safety rules are read against here: this workspace, this folder, these links."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from takeback.core.policy import Ground
+from takeback.core.rules import ToolRules
+
+
+def ground_of(root: str, rules: ToolRules, short: Mapping[str, str]) -> Ground:
+    """The ground under a call made now, in the workspace at `root`, which is absolute and without links.
+
+    A relative path is meant from the current folder, as the tool will. A tool that a rule, or a short name, calls
+    by another name than that of its definition is meant all the same.
+    """
+    exact = [
+        name for name in (*(rules.allow or ()), *rules.ask, *rules.deny) if ":" in name and "*" not in name
+    ]
+    known = {**{name: name for name in exact}, **short}
+    pairs = [(alias, name) for alias, target in known.items() for name in (target, _loaded(target))]
+    return Ground(root, os.getcwd(), tuple(dict.fromkeys(pairs)), _real)
+
+
+def name_in_rules(function: Callable[..., Any], otherwise: str = "") -> str:
+    """How the rules know a function: `package.module:function`, where it was defined."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    return f"{module}:{name}" if module and name else otherwise or type(function).__name__
+
+
+def _loaded(target: str) -> str:
+    """The same for a function that may have been imported under another name; nothing is imported for it."""
+    module, _, path = target.partition(":")
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return name_in_rules(found, target) if callable(found) else target
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        # No file can have such a name, so it leads nowhere; its words are judged all the same.
+        return path

@@ -1,0 +1,300 @@
+"""Running a plan: everything that can be known to be wrong is said before the first step begins.
+
+A plan runs as ordinary code would: a run, a step for each of its steps, one call in each. So it is taken back,
+continued after a crash and answered from the record by the ordinary road, and nothing here knows how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any, Protocol
+
+import msgspec
+
+from takeback.core import policy
+from takeback.core.events import Effect
+from takeback.core.plan import Plan, Step, default_key, in_order, resolve, targets, weaker
+from takeback.core.policy import Broken, Ground, Use
+from takeback.core.rules import Do, Rules, for_plans
+from takeback.core.values import plain
+from takeback.engine.actions import declare, declared, is_declared
+from takeback.engine.ground import ground_of, name_in_rules
+from takeback.errors import RefusedError, UsageError
+
+RESERVED = {"key"}
+"""Arguments by name that `run.call` keeps for itself; a tool gets its own of that name by place."""
+
+Tell = Callable[[str, str], None]
+
+
+class Run(Protocol):
+    """What a plan needs of a run."""
+
+    @property
+    def id(self) -> str: ...
+
+    def step(self, name: str, *, retries: int = 0) -> AbstractContextManager[Any]:
+        """A step; its object has `done`, True where an earlier attempt completed it."""
+
+    def call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a tool as an action, or give its recorded result. A coroutine function gives an awaitable."""
+
+
+class Runs(Protocol):
+    """What a plan needs of a workspace."""
+
+    def run(self, name: str, *, key: str, autopilot: bool) -> AbstractContextManager[Run]:
+        """A run that commits at the end of the block, or is taken back and re-raises."""
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A function that a plan calls."""
+
+    target: str
+    function: Callable[..., Any]
+    effect: Effect
+    declared: bool
+    """Whether it says itself what it does, by @takeback.action."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A plan that has been looked at from all sides."""
+
+    plan: Plan
+    order: tuple[Step, ...]
+    imports: dict[str, str]
+    """What each step's tool imports."""
+    tools: dict[str, Tool]
+    """By what is imported. A tool that the rules deny is not imported, and is missing here."""
+    rules: Rules
+    ground: Ground
+    broken: list[Broken]
+    asks: list[Broken]
+    notes: list[str]
+
+    @property
+    def key(self) -> str:
+        return self.plan.key or default_key(self.plan, self.imports)
+
+    def use(self, step: Step) -> Use:
+        """The step's tool, with the stronger of the expected and its own effect."""
+        target = self.imports[step.id]
+        if target not in self.tools:
+            return Use(target, step.effect or Effect.NONE)
+        tool = self.tools[target]
+        return Use(name_in_rules(tool.function, target), step.effect or tool.effect, also=target)
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """What came of a plan."""
+
+    run: str
+    key: str
+    results: dict[str, Any]
+    """By step, as JSON values."""
+    earlier: tuple[str, ...]
+    """The steps that an earlier attempt had completed."""
+
+
+def prepare(
+    plan: Plan,
+    *,
+    root: str | os.PathLike[str],
+    rules: Rules,
+    known: Mapping[str, str],
+    autopilot: bool = False,
+) -> Prepared:
+    """Look at a plan before anything happens. Raises UsageError for what cannot work; rules are reported.
+
+    The tools are imported, which runs their modules; but not those that the rules deny.
+    """
+    root = os.path.realpath(root)
+    ground = ground_of(root, rules.tools, known)
+    imports = targets(plan, known)
+    tools = _import_allowed(plan, imports, rules, ground)
+    # Only now it is known where the tools that have short names were defined.
+    ground = ground_of(root, rules.tools, known)
+    prepared = Prepared(plan, in_order(plan), imports, tools, rules, ground, [], [], [])
+    if faults := [fault for step in prepared.order for fault in _misfits(prepared, step)]:
+        raise UsageError(f"{'; '.join(faults)}; nothing was done")
+    return msgspec.structs.replace(
+        prepared,
+        broken=policy.check_plan(plan, rules, prepared.use, ground, autopilot=autopilot),
+        asks=policy.questions(plan, rules, prepared.use, ground),
+        notes=[
+            f"{tool.target} does not say what it does; only what it changes in the workspace can be taken back"
+            for tool in tools.values()
+            if not tool.declared
+        ],
+    )
+
+
+def run_plan(
+    runs: Runs, prepared: Prepared, *, key: str = "", autopilot: bool = False, tell: Tell = lambda *_: None
+) -> Ran:
+    """Carry out a plan. `tell` hears of each step that begins, is done, or was done by an earlier attempt."""
+    refuse_broken(prepared)
+    results: dict[str, Any] = {}
+    earlier: list[str] = []
+    called: dict[str, int] = {}
+    key = key or prepared.key
+    with runs.run(prepared.plan.name, key=key, autopilot=autopilot) as run:
+        for step in prepared.order:
+            tell(step.id, "began")
+            with run.step(step.id, retries=step.retries) as handle:
+                if handle.done:
+                    earlier.append(step.id)
+                results[step.id] = _call(run, prepared, step, results, called)
+            tell(step.id, "earlier" if step.id in earlier else "done")
+    return Ran(run.id, key, results, tuple(earlier))
+
+
+def refuse_broken(prepared: Prepared) -> None:
+    """A plan that breaks a rule does not begin."""
+    if prepared.broken:
+        said = "; ".join(f"{told(broken)}" for broken in prepared.broken)
+        raise RefusedError(f"{said}; nothing was done", hint=prepared.broken[0].how_to_allow)
+
+
+def told(broken: Broken) -> str:
+    """A broken rule in words."""
+    return f"{f'step {broken.step}: ' if broken.step else ''}{broken.what} (rule {broken.rule})"
+
+
+def _call(
+    run: Run, prepared: Prepared, step: Step, results: Mapping[str, Any], called: dict[str, int]
+) -> Any:
+    """One step: its arguments as they are now, judged once more, and the call."""
+    args = resolve(step.args, results)
+    use, tool = prepared.use(step), prepared.tools[prepared.imports[step.id]]
+    earlier = called.get(use.name, 0)
+    called[use.name] = earlier + 1
+    if args != step.args:
+        rules = for_plans(prepared.rules)
+        found = policy.judge_call(rules, use.name, use.effect, args, prepared.ground, earlier=earlier)
+        if found.do is Do.DENY:
+            raise RefusedError(
+                f"step {step.id} was refused before it ran: {found.why} (rule {found.rule})", hint=found.how
+            )
+    by_place, by_name = _passed(tool, args)
+    result = run.call(_with_care(tool, use.effect), *by_place, **by_name)
+    if inspect.isawaitable(result):
+        result = asyncio.run(_awaited(result))
+    # As another process would read it from the record, so that a reference means the same there.
+    return plain(result, f"the result of step {step.id}")
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def _with_care(tool: Tool, effect: Effect) -> Callable[..., Any]:
+    """The tool, declared as the plan expects it where that is more careful than what it says of itself."""
+    function = tool.function
+    if effect is tool.effect:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    @functools.wraps(function)
+    async def call_later(*args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
+
+    chosen = call_later if inspect.iscoroutinefunction(function) else call
+    return declare(chosen, msgspec.structs.replace(declared(function), effect=effect))
+
+
+# Looking
+
+
+def _import_allowed(plan: Plan, imports: Mapping[str, str], rules: Rules, ground: Ground) -> dict[str, Tool]:
+    tools: dict[str, Tool] = {}
+    faults = []
+    only_tools = Rules(tools=rules.tools)
+    for step in plan.steps:
+        target = imports[step.id]
+        if target in tools:
+            continue
+        if policy.judge_call(only_tools, target, Effect.NONE, {}, ground).do is Do.DENY:
+            continue
+        try:
+            tools[target] = import_tool(target)
+        except UsageError as error:
+            faults.append(f"step {step.id}: {error.message}")
+    if faults:
+        raise UsageError(
+            f"{'; '.join(faults)}; nothing was done",
+            hint="a tool is package.module:function, found from the workspace's folder or installed",
+        )
+    return tools
+
+
+def import_tool(target: str) -> Tool:
+    """The function that `package.module:function` names. Raises UsageError that says why there is none."""
+    module, _, path = target.partition(":")
+    writes = sys.dont_write_bytecode
+    try:
+        # A look at a plan leaves nothing behind, so not even __pycache__.
+        sys.dont_write_bytecode = True
+        found: Any = import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{target} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.dont_write_bytecode = writes
+    if not callable(found):
+        raise UsageError(f"{target} is a {type(found).__name__}, not a function")
+    return Tool(target, found, declared(found).effect, is_declared(found))
+
+
+def _misfits(prepared: Prepared, step: Step) -> list[str]:
+    """What keeps a step from fitting its tool."""
+    tool = prepared.tools.get(prepared.imports[step.id])
+    if tool is None:
+        return []
+    faults = []
+    if not _may_expect(step.effect, tool.effect):
+        faults.append(f"step {step.id} expects {tool.target} to be {step.effect}, but it is {tool.effect}")
+    try:
+        _passed(tool, dict.fromkeys(step.args))
+    except UsageError as error:
+        faults.append(f"step {step.id}: {error.message}")
+    return faults
+
+
+def _may_expect(expected: Effect | None, own: Effect) -> bool:
+    """What a tool says of itself, or more care than that; but other effects than these two need the tool's help."""
+    if expected is None or expected is own:
+        return True
+    return expected in (Effect.RESTORABLE, Effect.IRREVERSIBLE) and not weaker(expected, own)
+
+
+def _passed(tool: Tool, args: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments by place and by name, as `run.call` takes them."""
+    try:
+        signature = inspect.signature(tool.function)
+    except (TypeError, ValueError):
+        # Some functions written in C do not tell; the call itself will.
+        return (), dict(args)
+    try:
+        bound = signature.bind(**args)
+    except TypeError as error:
+        raise UsageError(f"{tool.target} cannot be called like this: {error}") from None
+    if not args.keys() & RESERVED:
+        return (), dict(args)
+    bound.apply_defaults()
+    if taken := sorted(bound.kwargs.keys() & RESERVED):
+        raise UsageError(
+            f"{tool.target} takes {', '.join(taken)} by name only, which `run.call` keeps for itself",
+        )
+    return bound.args, bound.kwargs

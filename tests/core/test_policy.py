@@ -1,0 +1,398 @@
+"""What the rules allow, what they ask about, what they refuse; and that each refusal says how to allow it."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from takeback.core import policy
+from takeback.core.events import Effect
+from takeback.core.plan import Plan, Step, parse_plan
+from takeback.core.policy import Broken, Decision, Ground, Use, judge_call
+from takeback.core.rules import (
+    CommandRules,
+    Do,
+    EffectRules,
+    LimitRules,
+    PathRules,
+    Rules,
+    ToolRules,
+    for_plans,
+)
+
+GROUND = Ground("/work/shop")
+TOOL = "shop.tools:write"
+
+
+def rules(**tables: Any) -> Rules:
+    """Rules as takeback.toml writes them."""
+    return msgspec.convert(tables, Rules)
+
+
+def judge(given: Rules, *, ground: Ground = GROUND, effect: str = "restorable", **args: Any) -> Decision:
+    return judge_call(given, TOOL, Effect(effect), args, ground)
+
+
+def on_path(path: Any, ground: Ground = GROUND, **table: Any) -> Decision:
+    return judge(Rules(paths=PathRules(**table)), ground=ground, path=path)
+
+
+def test_without_rules_only_the_irreversible_is_asked_about() -> None:
+    for effect in Effect:
+        found = judge(Rules(), effect=effect, path="/etc/passwd", command="rm -rf /")
+        assert found.do is (Do.ASK if effect is Effect.IRREVERSIBLE else Do.ALLOW)
+
+
+def test_rules_are_read_as_they_are_written() -> None:
+    found = rules(
+        paths={"allow": ["src/**"], "deny": [".env"], "outside": ["/tmp/**"], "arguments": ["goal"]},
+        tools={"allow": ["shop.*"], "ask": [], "deny": ["os:*"]},
+        effects={"irreversible": "deny"},
+        commands={"deny": ["rm -rf"], "ask": ["git push"], "arguments": ["line"]},
+        limits={"steps": 3, "calls-per-tool": 2, "argument-bytes": 10},
+    )
+    assert found.paths == PathRules(("src/**",), (".env",), ("/tmp/**",), ("goal",))
+    assert found.tools == ToolRules(("shop.*",), (), ("os:*",))
+    assert found.effects == EffectRules(irreversible=Do.DENY)
+    assert found.commands == CommandRules(("git push",), ("rm -rf",), ("line",))
+    assert found.limits == LimitRules(3, 2, 10)
+
+
+# Tools
+
+
+@pytest.mark.parametrize(
+    "table, do, rule",
+    [
+        ({"deny": ["shop.tools:*"]}, Do.DENY, "tools.deny"),
+        ({"deny": ["write"]}, Do.DENY, "tools.deny"),
+        ({"deny": ["shop.tools"]}, Do.ALLOW, ""),
+        ({"ask": [TOOL]}, Do.ASK, "tools.ask"),
+        ({"allow": []}, Do.DENY, "tools.allow"),
+        ({"allow": ["mail", "write"]}, Do.ALLOW, ""),
+        ({"allow": ["*"]}, Do.ALLOW, ""),
+        ({"allow": ["shop.*"], "deny": ["*:write"]}, Do.DENY, "tools.deny"),
+        ({"ask": ["*"], "deny": ["*"]}, Do.DENY, "tools.deny"),
+    ],
+)
+def test_tools(table: dict[str, Any], do: Do, rule: str) -> None:
+    ground = Ground("/work/shop", aliases=[("write", TOOL), ("other", "shop.tools:other")])
+    found = judge(rules(tools=table), ground=ground)
+    assert (found.do, found.rule) == (do, rule)
+
+
+def test_a_tool_has_to_be_allowed_under_both_its_names() -> None:
+    plan = plan_of({"id": "a"})
+
+    def broken(**table: Any) -> list[str]:
+        def imported(step: Step) -> Use:
+            return Use("shop.inner:write", Effect.NONE, also=step.tool)
+
+        return [b.rule for b in policy.check_plan(plan, rules(tools=table), imported, GROUND)]
+
+    assert broken(allow=["shop.*"]) == []
+    assert broken(allow=["shop.inner:write"]) == ["tools.allow"]
+    assert broken(allow=[TOOL]) == ["tools.allow"]
+    assert broken(deny=["shop.inner:*"]) == broken(deny=[TOOL]) == ["tools.deny"]
+
+
+def test_how_to_allow_a_tool() -> None:
+    assert judge(rules(tools={"allow": []})).how == f'add "{TOOL}" to allow in [rules.tools] of takeback.toml'
+    assert judge(rules(tools={"deny": ["*"]})).how == 'take "*" out of deny in [rules.tools] of takeback.toml'
+
+
+def test_effects() -> None:
+    given = rules(effects={"irreversible": "allow", "compensable": "deny", "none": "ask"})
+    assert judge(given, effect="irreversible").do is Do.ALLOW
+    assert judge(given, effect="none").do is Do.ASK
+    found = judge(given, effect="compensable")
+    assert (found.do, found.rule) == (Do.DENY, "effects.compensable")
+    assert found.how == 'set compensable = "allow" in [rules.effects] of takeback.toml'
+
+
+# Paths
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a.md",
+        "./a.md",
+        "src/../a.md",
+        "/work/shop/a.md",
+        "/work/shop",
+        ".",
+        "",
+        "../shop/a.md",
+        "//work//shop/x",
+    ],
+)
+def test_inside_is_allowed(path: str) -> None:
+    assert on_path(path).do is Do.ALLOW
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..",
+        "../a.md",
+        "src/../../a.md",
+        "/etc/passwd",
+        "/work/shopping/x",
+        "/work",
+        "/",
+        "~",
+        "~/x",
+        "~bob/x",
+        "~/../../work/shop/x",
+        "/work/shop/../x",
+        "file:///etc/passwd",
+        "file://localhost/etc/passwd",
+        b"../x",
+    ],
+)
+def test_outside_is_not(path: Any) -> None:
+    found = on_path(path)
+    assert (found.do, found.rule) == (Do.DENY, "paths.outside")
+    assert "outside the workspace" in found.why
+    assert "to outside in [rules.paths]" in found.how
+
+
+def test_outside_can_be_allowed_by_name() -> None:
+    assert on_path("/tmp/x/y", outside=("/tmp/**",)).do is Do.ALLOW
+    assert on_path("/tmp/../etc", outside=("/tmp/**",)).do is Do.DENY
+    # A pattern for outside is a whole path: no name is allowed wherever it is.
+    assert on_path("/etc/tmp", outside=("tmp",)).do is Do.DENY
+    assert on_path("/tmp", outside=("tmp",)).do is Do.ALLOW
+    assert on_path("~/notes/x", outside=("~/notes",)).do is Do.ALLOW
+
+
+def test_allowed_and_denied_inside() -> None:
+    assert on_path("src/a.py", allow=("src/**",)).do is Do.ALLOW
+    found = on_path("docs/../b.py", allow=("src/**",))
+    assert (found.rule, found.why) == ("paths.allow", "path = b.py: not among the allowed paths")
+    found = on_path("src/.env", allow=("src/**",), deny=(".env",))
+    assert (found.rule, found.why) == ("paths.deny", 'path = src/.env: denied by ".env"')
+    assert on_path("/home/me/.env", outside=("/home/**",), deny=(".env",)).rule == "paths.deny"
+    assert on_path("src", allow=()).do is Do.DENY
+    assert on_path("src/\ud800", deny=("other", "docs/*")).do is Do.ALLOW
+
+
+def test_a_link_is_judged_by_where_it_leads() -> None:
+    links = {"/work/shop/link/x": "/etc/x", "/work/shop/in/../y": "/work/y"}
+    ground = Ground("/work/shop", real=lambda path: links.get(path, policy.normal(path)))
+    assert on_path("a", ground).do is Do.ALLOW
+    found = on_path("link/x", ground)
+    assert found.why == "path = /etc/x, where it really leads: outside the workspace"
+    assert on_path("in/../y", ground).do is Do.DENY
+    assert on_path("link/x", ground, deny=("link",)).rule == "paths.deny"
+
+
+def test_relative_paths_are_meant_from_where_the_call_is_made() -> None:
+    ground = Ground("/work/shop", here="/work/shop/sub")
+    assert on_path("../a", ground).do is Do.ALLOW
+    assert on_path("../../a", ground).do is Do.DENY
+    assert on_path("a", ground, allow=("sub/a",)).do is Do.ALLOW
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "path",
+        "paths",
+        "file",
+        "file_path",
+        "filePath",
+        "FILE_PATH",
+        "output-file",
+        "dir",
+        "cwd",
+        "src",
+        "dest",
+        "directory",
+        "directories",
+        "log_directories",
+        "workDir",
+        "folder",
+        "filename",
+    ],
+)
+def test_an_argument_is_a_path_by_its_name(name: str) -> None:
+    given = Rules(paths=PathRules())
+    for value in ("/etc/passwd", ["a", "/etc/passwd"]):
+        assert judge_call(given, TOOL, Effect.NONE, {name: value}, GROUND).do is Do.DENY
+    assert judge(given, edits=[{name: "/etc/passwd"}]).do is Do.DENY
+    assert judge(given, options=({"inner": {name: PurePosixPath("/etc/passwd")}},)).do is Do.DENY
+
+
+def test_other_arguments_are_no_paths_unless_declared() -> None:
+    given = Rules(paths=PathRules())
+    assert judge(given, text="/etc/passwd", profile="/x", url="/y", path=None, file=7).do is Do.ALLOW
+    assert judge(given, path="https://example.org/../x").do is Do.ALLOW
+    declared = Rules(paths=PathRules(arguments=("goal",)))
+    assert judge(declared, goal="/etc/passwd").do is Do.DENY
+
+
+names = st.text("ab.~ü", min_size=1, max_size=3)
+
+
+@given(st.lists(names | st.sampled_from(["..", ".", "", "a"]), max_size=8), st.booleans())
+def test_paths_are_normalised_as_the_system_would(parts: list[str], absolute: bool) -> None:
+    text = ("/" if absolute else "") + "/".join(parts)
+    if any(part.startswith("~") for part in parts):
+        return
+    place = policy.normal(policy.absolute(text, "/work/shop"))
+    assert place == posixpath.normpath(posixpath.join("/work/shop", text)).replace("//", "/")
+    inside = policy.relative(place, "/work/shop")
+    assert (on_path(text).do is Do.ALLOW) == (inside is not None)
+    if inside is not None:
+        assert posixpath.normpath(posixpath.join("/work/shop", inside)) == place
+
+
+@given(st.lists(st.sampled_from(["..", "a", "~", "~/..", "/", "shop", "work"]), max_size=8))
+def test_nothing_climbs_out_of_a_home_folder_into_the_workspace(parts: list[str]) -> None:
+    assert on_path("/".join(["~", *parts])).do is Do.DENY
+
+
+def test_the_root_of_the_file_system_as_a_workspace() -> None:
+    assert policy.relative("/", "/") == "."
+    assert policy.relative("/a/b", "/") == "a/b"
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf /",
+        "  rm   -rf x",
+        "cd x && rm -rf .",
+        "sudo rm -rf x",
+        "/bin/rm -rf x",
+        'sh -c "rm -rf x"',
+        "(rm -rf x)",
+        "r\\m -rf x",
+        "'rm' -rf x",
+        ["rm", "-rf", "x"],
+        ["sh", "-c", "a;rm -rf x"],
+        "echo `rm -rf x`",
+        "x\nrm -rf y",
+    ],
+)
+def test_a_denied_command_is_found(command: Any) -> None:
+    given = rules(commands={"deny": ["rm -rf"]})
+    found = judge(given, command=command)
+    assert (found.do, found.rule) == (Do.DENY, "commands.deny")
+    assert found.why == 'the command in command is denied by "rm -rf"'
+
+
+@pytest.mark.parametrize("command", ["rm -r x", "farm -rf", "rm -rfx", "echo", "", None, 7, []])
+def test_another_command_is_not(command: Any) -> None:
+    assert judge(rules(commands={"deny": ["rm -rf"]}), command=command).do is Do.ALLOW
+
+
+def test_patterns_for_commands() -> None:
+    given = rules(
+        commands={"deny": ["git push * --force"], "ask": ["git push", "curl *"], "arguments": ["line"]}
+    )
+    assert judge(given, cmd="git push origin --force").do is Do.DENY
+    assert judge(given, argv=["git", "push", "origin"]).do is Do.ASK
+    assert judge(given, line="curl x | sh").rule == "commands.ask"
+    assert judge(given, args=["curl", "x"]).do is Do.ASK
+    assert judge(given, text="git push").do is Do.ALLOW
+
+
+# Limits
+
+
+def test_limits() -> None:
+    given = rules(limits={"calls-per-tool": 2, "argument-bytes": 20})
+    assert judge_call(given, TOOL, Effect.NONE, {}, GROUND, earlier=1).do is Do.ALLOW
+    found = judge_call(given, TOOL, Effect.NONE, {}, GROUND, earlier=2)
+    assert (found.rule, found.how) == (
+        "limits.calls-per-tool",
+        "set calls-per-tool = 3 or more in [rules.limits] of takeback.toml",
+    )
+    assert judge(given, text="x" * 9).do is Do.ALLOW
+    assert judge(given, text="x" * 10).rule == "limits.argument-bytes"
+
+
+def test_what_is_no_json_has_a_size_too() -> None:
+    given = rules(limits={"argument-bytes": 40})
+    assert judge(given, thing=PurePosixPath("x" * 50)).do is Do.DENY
+    assert judge(given, thing="\ud800" * 50).do is Do.DENY
+    assert judge(given, thing="\ud800").do is Do.ALLOW
+
+
+def test_the_most_severe_finding_decides() -> None:
+    given = rules(tools={"ask": ["*"]}, commands={"deny": ["rm"]})
+    assert judge(given, command="rm x").rule == "commands.deny"
+
+
+# Plans
+
+
+def plan_of(*steps: dict[str, Any]) -> Plan:
+    return parse_plan(json.dumps({"name": "p", "steps": [{"tool": TOOL, **step} for step in steps]}).encode())
+
+
+def use(step: Step) -> Use:
+    return Use(step.tool, step.effect or Effect.RESTORABLE)
+
+
+def test_a_plan_names_each_broken_rule_with_its_step() -> None:
+    plan = plan_of(
+        {"id": "b", "after": ["a"], "args": {"path": "../x", "command": "rm -rf ."}},
+        {"id": "a", "args": {"path": "ok"}},
+        {"id": "c", "effect": "irreversible"},
+    )
+    given = rules(commands={"deny": ["rm"]}, limits={"steps": 2, "calls-per-tool": 2})
+    broken = policy.check_plan(plan, given, use, GROUND)
+    assert [(found.step, found.rule) for found in broken] == [
+        ("", "limits.steps"),
+        ("b", "paths.outside"),
+        ("b", "commands.deny"),
+        ("c", "limits.calls-per-tool"),
+    ]
+    assert broken[0] == Broken(
+        "",
+        "limits.steps",
+        "the plan has 3 steps, allowed are 2",
+        "set steps = 3 or more in [rules.limits] of takeback.toml",
+    )
+    assert all(found.how_to_allow for found in broken)
+    assert [found.step for found in policy.questions(plan, given, use, GROUND)] == ["c"]
+
+
+def test_on_autopilot_a_question_is_a_refusal() -> None:
+    plan = plan_of({"id": "c", "effect": "irreversible"})
+    assert policy.check_plan(plan, Rules(), use, GROUND) == []
+    assert [b.rule for b in policy.check_plan(plan, Rules(), use, GROUND, autopilot=True)] == [
+        "effects.irreversible"
+    ]
+
+
+def test_a_reference_is_not_judged_before_it_is_known() -> None:
+    plan = plan_of({"id": "a"}, {"id": "b", "args": {"path": {"$result": "a", "path": "/etc"}}})
+    assert policy.check_plan(plan, Rules(), use, GROUND) == []
+
+
+def test_a_literal_is_judged() -> None:
+    plan = plan_of({"id": "a", "args": {"path": {"$literal": "/etc"}}})
+    assert [b.rule for b in policy.check_plan(plan, Rules(), use, GROUND)] == ["paths.outside"]
+
+
+def test_plans_stay_inside_even_without_rules() -> None:
+    plan = plan_of({"id": "a", "args": {"path": "/etc/x"}})
+    assert [b.rule for b in policy.check_plan(plan, Rules(), use, GROUND)] == ["paths.outside"]
+    own = rules(paths={"outside": ["/etc"]})
+    assert for_plans(own) is own
+    assert policy.check_plan(plan, own, use, GROUND) == []
