@@ -131,7 +131,7 @@ def test_what_went_wrong_is_told_too(desk: Desk) -> None:
     with desk.tb.run("stuck", key="stuck") as again, again.step("ask"):
         pass
     words = [moment.what for moment in told(desk, run.id)]
-    assert "wire(5) was refused: it cannot be taken back, and on autopilot nobody can be asked" in words
+    assert any(w.startswith("wire(5) was refused: ") and "on autopilot nobody can be asked" in w for w in words)
     assert again.id == stuck.id
     words = [moment.what for moment in told(desk, stuck.id)]
     for text in (
@@ -149,7 +149,7 @@ def test_a_question_and_its_answer(desk: Desk) -> None:
         run.call(remote.wire, 5)
     (approval,) = desk.tb.history.approvals
     words = [moment.what for moment in told(desk, run.id)]
-    assert "wire(5) waits for a human's word: it cannot be taken back" in words
+    assert any(text.startswith("wire(5) waits for a human's word: ") for text in words)
     assert "wire was allowed by callback" in words
     (state,) = desk.tb.states_at(approval)
     assert state.run.id == run.id and state.history.approvals[approval].life == "used"
