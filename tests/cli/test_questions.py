@@ -14,6 +14,7 @@ from tests.cli import service
 from tests.world.cli import Result, Workspace, environment
 
 from .processes import wait_for
+from .test_log import offered
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +138,11 @@ def test_a_run_is_handed_over_taken_and_given_back(world: Workspace) -> None:
     assert f"{run}" in world.do("log").stdout and "handed over" in world.do("log").stdout
     assert "waits for a human" in world.do("resume", run, "--exec", code=3).stderr
 
+    assert offered(world, "takeback handover return ") == [run]
+    assert offered(world, f"takeback -C {world.root} resume ") == [run]
+    step = world.do("show", run, "--json").json["steps"][0]["id"]
+    assert step in offered(world, "takeback show s")
+
     taken = world.do("handover", "take", run, "--json").json
     assert taken["taken_by"] == "you" and "a human's choice" in taken["why"]
     world.human("answer", "users\n")
@@ -226,6 +232,32 @@ def test_a_program_that_is_gone(world: Workspace, tmp_path: Path) -> None:
     said = world.run("resume", "--exec", "--json")
     assert said.code == 2 and "can't open file" in said.stderr
     assert json.loads(said.stderr.splitlines()[-1])["exit_code"] == 2
+
+
+def test_a_program_that_dies_once_more(world: Workspace) -> None:
+    world.save()
+    assert act(world, "crash").code == -9
+    Path(service.folder() / "dead").unlink()
+    said = world.do("resume", "--exec", code=128 + 9)
+    assert "nightly: interrupted" in said.stderr and "--exec" in said.stderr
+    assert "is done" in world.do("resume", "--exec").stderr
+    assert len(service.bookings()) == 1
+
+
+def test_a_plan_that_was_killed_is_resumed(world: Workspace) -> None:
+    tool = (
+        "from pathlib import Path\nimport os\n\ndef die():\n    mark = Path(os.environ['SERVICE'], 'dead')\n"
+    )
+    tool += "    if not mark.exists():\n        mark.touch()\n        os.kill(os.getpid(), 9)\n"
+    world.human("tools.py", tool + "\ndef write():\n    Path('plan.md').write_text('planned\\n')\n")
+    steps = [{"id": "write", "tool": "tools:write"}, {"id": "die", "tool": "tools:die", "after": ["write"]}]
+    world.human("plan.json", json.dumps({"name": "plan", "steps": steps}))
+    world.save()
+    assert world.run("plan", "run", "plan.json").code == -9
+    told = world.do("resume").stdout
+    assert "plan: interrupted" in told and "1 step done, stopped in die" in told
+    assert "is done" in world.do("resume", "--exec").stderr
+    assert world.read("plan.md") == "planned\n"
 
 
 # Replay and past moments

@@ -131,7 +131,9 @@ def test_what_went_wrong_is_told_too(desk: Desk) -> None:
     with desk.tb.run("stuck", key="stuck") as again, again.step("ask"):
         pass
     words = [moment.what for moment in told(desk, run.id)]
-    assert any(w.startswith("wire(5) was refused: ") and "on autopilot nobody can be asked" in w for w in words)
+    assert any(
+        w.startswith("wire(5) was refused: ") and "on autopilot nobody can be asked" in w for w in words
+    )
     assert again.id == stuck.id
     words = [moment.what for moment in told(desk, stuck.id)]
     for text in (

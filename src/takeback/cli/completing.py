@@ -6,17 +6,17 @@ import click
 from click.shell_completion import CompletionItem
 
 from takeback.cli.session import ago, shortened
-from takeback.cli.views import is_worth_a_row, what, what_run
+from takeback.cli.views import is_worth_a_row, what, what_run, what_step
 from takeback.core import ids
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Action, Approval, Checkpoint, Run
+from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
 from takeback.engine.wording import call_text
 from takeback.opening import find_workspace
 
 OFFERED_MAX = 50
 
-Entry = Action | Checkpoint | Run | Approval
+Entry = Action | Checkpoint | Run | Approval | Step
 
 _LIVES = {"handovers": {Life.HANDED_OVER}, "resumable": {Life.INTERRUPTED, Life.HANDED_OVER}}
 
@@ -31,8 +31,10 @@ def offered(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
 
 
 def _found(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
-    above = ctx.parent.params.get("directory") if ctx.parent else None
-    workspace = find_workspace(ctx.params.get("directory") or above or ".")
+    named, context = ctx.params.get("directory"), ctx.parent
+    while context and not named:  # -C may stand before the command, or before the group that it is in
+        named, context = context.params.get("directory"), context.parent
+    workspace = find_workspace(named or ".")
     if workspace is None:
         return []
     with workspace:
@@ -56,12 +58,17 @@ def _entries(kind: str, history: History) -> list[Entry]:
         return [*checkpoints]
     if kind == "undoable":
         return [*(a for a in actions if a.kind != "outside" and history.live(a.id)), *runs]
-    return [*actions, *checkpoints, *(runs if kind == "everything" else ())]
+    if kind == "everything":
+        steps = [step for run in runs for step in run.steps.values()]
+        return [*actions, *checkpoints, *runs, *steps, *history.approvals.values()]
+    return [*actions, *checkpoints]
 
 
 def _described(history: History, entry: Entry) -> str:
     if isinstance(entry, Checkpoint):
         return f"{ago(entry.at_us)}: checkpoint {shortened(entry.taken.message, 50)}".rstrip()
+    if isinstance(entry, Step):
+        return what_step(history, entry)
     if isinstance(entry, Approval):
         return f"{ago(entry.asked_us)}: {call_text(entry.asked.name, entry.asked.arguments, 50)}"
     name = what_run(history, entry) if isinstance(entry, Run) else what(history, entry)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from takeback.cli.session import ago, iso, plural, shortened, until
 from takeback.cli.views import counted, is_folder, run_data, taken_back, what_run
+from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.memory import flatten, keys_of
@@ -18,7 +20,7 @@ from takeback.engine.wording import call_text, is_call, short
 from takeback.errors import ContentGone
 from takeback.workspace import Workspace
 
-VALUES_SHOWN = 30
+T = TypeVar("T")
 
 # What a run has done
 
@@ -179,45 +181,64 @@ def result_of(workspace: Workspace, action: Action) -> Any:
         return action.result
 
 
-def state_lines(workspace: Workspace, state: State) -> list[str]:
-    """How a run stood at a moment: its steps, its calls with their results, its questions, its memory."""
+def state_lines(workspace: Workspace, state: State, most: int = 0) -> list[str]:
+    """How a run stood at a moment: its steps, its calls with their results, its questions, its memory.
+
+    With `most` only the last so many of each.
+    """
     history, run = state.history, state.run
-    lines: list[str] = []
-    if run.steps:
-        width = max(len(step.name) for step in run.steps.values())
-        wide = max(len(step.id) for step in run.steps.values())
-        lines.append("  steps")
-        for step in run.steps.values():
-            life = f"{step_life(history, step)}  {step_changed(history, run, step)}".rstrip()
-            lines.append(f"    {step.id.ljust(wide)}  {step.name.ljust(width)}  {life}")
-    if calls := calls_of(history, run):
-        lines.append("  calls")
-        lines += [f"    {call_line(workspace, history, action)}" for action in calls]
-    if asked := [a for a in history.approvals.values() if a.run == run.id]:
-        lines.append("  questions")
-        lines += [f"    {a.id}  {call_text(a.asked.name, a.asked.arguments)}  {a.life}" for a in asked]
-    if memory := state.memory:
-        lines.append("  memory")
-        values = flatten(view(memory))
-        lines += [
-            f"    {'/'.join(keys_of(path))} = {short(value)}"
-            for path, value in list(values.items())[:VALUES_SHOWN]
-        ]
-        if len(values) > VALUES_SHOWN:
-            lines.append(f"    … {len(values) - VALUES_SHOWN} more; --json lists them")
-    return lines
+    asked = [a for a in history.approvals.values() if a.run == run.id]
+    values = flatten(view(state.memory)) if state.memory else {}
+    wide = max((len(step.id) for step in run.steps.values()), default=0)
+    return [
+        *_part(
+            "steps",
+            _last(run.steps.values(), most),
+            lambda s: f"{s.id.ljust(wide)}  {s.name}  {_step_life(history, run, s)}",
+        ),
+        *_part("calls", _last(calls_of(history, run), most), lambda a: call_line(workspace, history, a)),
+        *_part(
+            "questions",
+            _last(asked, most),
+            lambda a: f"{a.id}  {call_text(a.asked.name, a.asked.arguments)}  {a.life}",
+        ),
+        *_part(
+            "memory",
+            _last(values.items(), most),
+            lambda item: f"{'/'.join(keys_of(item[0]))} = {short(item[1])}",
+        ),
+    ]
 
 
-def step_life(history: History, step: Step) -> str:
-    return f"{step.life}, taken back" if history.is_undone(step.body) else str(step.life)
+def _last(items: Iterable[T], most: int) -> tuple[int, list[T]]:
+    """The last of these, and how many come before them."""
+    every = list(items)
+    left_out = max(len(every) - most, 0) if most else 0
+    return left_out, every[left_out:]
+
+
+def _part(title: str, chosen: tuple[int, list[T]], line: Callable[[T], str]) -> list[str]:
+    left_out, items = chosen
+    if not items:
+        return []
+    more = [f"    … {left_out:,} before; --all lists them"] if left_out else []
+    return [f"  {title}", *more, *(f"    {line(item)}" for item in items)]
+
+
+def _step_life(history: History, run: Run, step: Step) -> str:
+    undone = ", taken back" if history.is_undone(step.body) else ""
+    return f"{step.life}{undone}  {step_changed(history, run, step)}".rstrip()
+
+
+def changes_of_step(history: History, run: Run, step: Step) -> list[Change]:
+    """What a step changed, its calls included."""
+    every = (history.actions[id] for id in run.actions)
+    own = [action for action in every if getattr(action.began, "step", "") == step.id]
+    return [change for action in own for change in action.changes]
 
 
 def step_changed(history: History, run: Run, step: Step) -> str:
-    """What a step changed, its calls included."""
-    own = [
-        history.actions[id] for id in run.actions if getattr(history.actions[id].began, "step", "") == step.id
-    ]
-    changes = [change for action in own for change in action.changes]
+    changes = changes_of_step(history, run, step)
     return counted(changes) if any(not is_folder(change) for change in changes) else ""
 
 

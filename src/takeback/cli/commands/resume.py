@@ -89,6 +89,7 @@ def _execute(session: Session, run: Run) -> int:
         ) from error
     code = done.returncode if done.returncode >= 0 else SIGNALLED - done.returncode
     with session.workspace() as workspace:
+        workspace.recover()  # it may have died once more
         history = workspace.history
     after = history.runs[run.id]
     if session.json:

@@ -12,6 +12,7 @@ from takeback.cli.runs import (
     approval_lines,
     call_line,
     calls_of,
+    changes_of_step,
     result_of,
     run_line,
     state_data,
@@ -49,7 +50,7 @@ Found = Action | Run | Step | Approval | Checkpoint
 
 @click.command("show", cls=TakebackCommand)
 @click.argument("id", shell_complete=ids_of("everything"))
-@click.option("--all", "everything", is_flag=True, help=f"List every change, not only the first {LINES_MAX}")
+@click.option("--all", "everything", is_flag=True, help=f"List everything, not only {LINES_MAX} of each")
 @click.pass_obj
 def command(session: Session, id: str, everything: bool) -> None:
     """Show one run, step, action, approval or checkpoint, and how things stood then
@@ -67,11 +68,12 @@ def command(session: Session, id: str, everything: bool) -> None:
         if session.json:
             data = _data(workspace, history, found)
             return session.data(data | {"then": [state_data(workspace, state) for state in states]})
-        lines = _lines(workspace, history, found, 0 if everything else LINES_MAX)
+        most = 0 if everything else LINES_MAX
+        lines = _lines(workspace, history, found, most)
         for state in states:
             if not isinstance(found, Run):
                 lines.append(f"run {state.run.id} {state.run.began.name} then")
-            lines += state_lines(workspace, state)
+            lines += state_lines(workspace, state, most)
         if isinstance(found, Run) and waits_for_a_decision(history, found):
             lines += [f"  {way.ljust(13)} {command}" for way, command in ways_on(history, found)]
     for line in lines:
@@ -108,7 +110,7 @@ def _data(workspace: Workspace, history: History, found: Found) -> dict[str, obj
             "taken_back": history.is_undone(found.body),
             "body": found.body,
             "calls": [action.id for action in calls_of(history, run, found.id)],
-            "changed": [change_data(change) for change in _changes_of_step(history, run, found)],
+            "changed": [change_data(change) for change in changes_of_step(history, run, found)],
         }
     data = action_data(history, found) | {"changed": [change_data(change) for change in found.changes]}
     if isinstance(found.began, ActionBegan) and is_call(history, found):
@@ -133,7 +135,7 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
             f"{found.id}  {what_step(history, found)}  of {run.id}  {step_changed(history, run, found)}".rstrip()
         ]
         lines += [f"  {call_line(workspace, history, action)}" for action in calls_of(history, run, found.id)]
-        return lines + _changes(_changes_of_step(history, run, found), most)
+        return lines + _changes(changes_of_step(history, run, found), most)
     lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
     if found.why:
         lines.append(f"  {found.why}")
@@ -156,13 +158,6 @@ def _lines_of_run(history: History, run: Run) -> list[str]:
     if not run.steps:
         lines += [f"  {id}  {what(history, history.actions[id])}" for id in run.actions]
     return lines
-
-
-def _changes_of_step(history: History, run: Run, step: Step) -> list[Change]:
-    own = [
-        history.actions[id] for id in run.actions if getattr(history.actions[id].began, "step", "") == step.id
-    ]
-    return [change for action in own for change in action.changes]
 
 
 def _changes(changes: Sequence[Change], most: int) -> list[str]:
