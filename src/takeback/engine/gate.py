@@ -59,8 +59,10 @@ class Gate:
         self._wait_s = wait_s
 
     def rule(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
-        """What holds for an action: the user's rules; and on autopilot nobody can be asked."""
+        """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask."""
         ruling = self._judge(name, effect, arguments)
+        if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow":
+            return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
         if ruling.do == "ask" and self._autopilot:
             why = f"{ruling.why}, and on autopilot nobody can be asked"
             return Ruling("deny", ruling.rule, why, ruling.how)
