@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +13,14 @@ import msgspec
 import platformdirs
 
 from takeback.core.plan import ToolTarget
+from takeback.core.redact import redact
 from takeback.core.rules import Rules
 from takeback.errors import UsageError
 
 FILE = "takeback.toml"
+COMMAND_MAX = 10_000
+
+_began_in = ""
 
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -85,6 +91,35 @@ def home_folder() -> Path:
 def parent_action() -> str:
     """The action inside which this process runs, if any."""
     return os.environ.get("TAKEBACK_ACTION", "")
+
+
+def command_line() -> tuple[str, ...]:
+    """How this program was started, so that it can be started again.
+
+    Nothing where it is no program but typed into an interpreter, or where it holds a secret: what is hidden could
+    not be run, and what is not hidden does not belong into a log.
+    """
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not sys.executable or not script:
+        return ()
+    # The script is named by its full path: the program may have gone to another folder since.
+    named = [
+        script if os.path.basename(script) == word.rpartition("/")[2] else word for word in sys.orig_argv
+    ]
+    words = (sys.executable, *named[1:])
+    line = shlex.join(words)
+    return words if redact(line) == line and len(line) <= COMMAND_MAX else ()
+
+
+def began_in(folder: str) -> None:
+    """Say where this program was started, before it goes to another folder."""
+    global _began_in
+    _began_in = folder
+
+
+def folder() -> str:
+    """Where the command line was given, as far as anybody said; else where we are."""
+    return _began_in or os.getcwd()
 
 
 def debugging() -> bool:

@@ -27,6 +27,19 @@ def test_the_life_of_a_run() -> None:
     assert story.history.breaches == []
 
 
+def test_who_looks_after_a_run_that_was_handed_over() -> None:
+    story = Story()
+    run = story.run()
+    story.tell(e.RunHandedOver("which one?"), run)
+    story.tell(e.RunTaken("ada"), run)
+    found = story.history.runs[run]
+    assert (found.life, found.why, found.taken_by) == (Life.HANDED_OVER, "which one?", "ada")
+    story.tell(e.RunReturned("ada", "the second"), run)
+    assert (found.life, found.why, found.taken_by) == (Life.INTERRUPTED, "", "")
+    story.tell(e.RunTaken("bob"), run)
+    assert found.taken_by == "" and len(story.history.breaches) == 1
+
+
 def test_an_action_settled_by_the_world() -> None:
     story = Story()
     began = story.tell(e.ActionBegan("tool", e.Effect.NONE))

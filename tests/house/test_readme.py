@@ -1,4 +1,4 @@
-"""What the README shows is true: its examples run. How to write them is said in transcript.py."""
+"""What the documents show is true: its examples run. How to write them is said in transcript.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.house.repository import document
 from tests.house.transcript import Reader, Step, commands, matches, steps
 
-DOCUMENTS = ["README.md", "docs/WORKFLOWS.md"]
+DOCUMENTS = ["README.md", "docs/PYTHON.md", "docs/WORKFLOWS.md"]
 NOT_RUN_MAX = 4  # an example that cannot run is a promise on trust
 
 
@@ -94,6 +94,16 @@ def test_a_false_program_is_found(tmp_path: Path) -> None:
 def test_a_command_may_go_on_over_lines() -> None:
     (command,) = commands("$ cat <<END\n> text\n> END\ntext\n\n")
     assert (command.line, command.expected) == ("cat <<END\ntext\nEND", ["text"])
+
+
+def test_a_block_may_be_a_file(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    first, second = steps(
+        "<!-- save as: a.py -->\n```python\nN = 1\n```\n```python\nimport a; assert a.N == 1\n```\n"
+    )
+    reader.follow(first)
+    reader.follow(second)
+    assert (reader.folder / "a.py").read_text() == "N = 1\n" and not second.file
 
 
 def test_an_ellipsis_stands_for_anything() -> None:

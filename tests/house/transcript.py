@@ -6,7 +6,7 @@ All blocks of a document run one after the other in one folder, as a reader woul
   `…` stands for anything, within a line or as a line of its own for any number of lines. A command without
   lines below may print what it likes. It exits with 0, or as a last line like "(exit 3)" says.
 - ```sh, ```bash, ```shell: a script that exits with 0.
-- ```python: a program that exits with 0.
+- ```python: a program that exits with 0. With `<!-- save as: NAME -->` before it, a file that the reader saves.
 
 An HTML comment before a block changes that: `<!-- not run: reason -->` leaves the next block out, and
 `<!-- run first: commands -->` runs shell commands that the reader need not see.
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STEP = re.compile(
-    r"^<!-- (?P<remark>not run|run first):(?P<text>.*?)-->[ ]*$"
+    r"^<!-- (?P<remark>not run|run first|save as):(?P<text>.*?)-->[ ]*$"
     r"|^```(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^```[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
@@ -46,22 +46,25 @@ class Step:
     code: str
     place: int
     not_run: str = ""
+    file: str = ""
 
 
 def steps(text: str) -> list[Step]:
     """The blocks of a document that can be run, in order."""
     found = []
-    reason, reason_end = "", -1
+    reason, reason_end, file = "", -1, ""
     for match in STEP.finditer(text):
         place = text.count("\n", 0, match.start()) + 1
         if match["remark"] == "not run":
             reason, reason_end = match["text"].strip() or "no reason given", match.end()
         elif match["remark"] == "run first":
             found.append(Step("sh", match["text"].strip(), place))
+        elif match["remark"] == "save as":
+            file = match["text"].strip()
         elif match["language"] in ("console", "python", *SHELLS):
             before = reason if not text[reason_end : match.start()].strip() and reason_end >= 0 else ""
-            found.append(Step(match["language"], match["code"], place, before))
-            reason, reason_end = "", -1
+            found.append(Step(match["language"], match["code"], place, before, file))
+            reason, reason_end, file = "", -1, ""
     return found
 
 
@@ -144,6 +147,9 @@ class Reader:
                 assert matches(command.expected, printed), (
                     f"{about} is shown with\n{shown}\nand prints\n{printed}"
                 )
+            return
+        if step.file:
+            (self.folder / step.file).write_text(step.code)
             return
         if step.language == "python":
             code, printed = self._run(sys.executable, "-c", step.code)

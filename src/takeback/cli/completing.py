@@ -6,15 +6,19 @@ import click
 from click.shell_completion import CompletionItem
 
 from takeback.cli.session import ago, shortened
-from takeback.cli.views import is_worth_a_row, what, what_run
+from takeback.cli.views import is_worth_a_row, what, what_run, what_step
 from takeback.core import ids
 from takeback.core.history import History
-from takeback.core.subjects import Action, Checkpoint, Run
+from takeback.core.lifecycle import Life
+from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
+from takeback.engine.wording import call_text
 from takeback.opening import find_workspace
 
 OFFERED_MAX = 50
 
-Entry = Action | Checkpoint | Run
+Entry = Action | Checkpoint | Run | Approval | Step
+
+_LIVES = {"handovers": {Life.HANDED_OVER}, "resumable": {Life.INTERRUPTED, Life.HANDED_OVER}}
 
 
 def offered(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
@@ -27,8 +31,10 @@ def offered(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
 
 
 def _found(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
-    above = ctx.parent.params.get("directory") if ctx.parent else None
-    workspace = find_workspace(ctx.params.get("directory") or above or ".")
+    named, context = ctx.params.get("directory"), ctx.parent
+    while context and not named:  # -C may stand before the command, or before the group that it is in
+        named, context = context.params.get("directory"), context.parent
+    workspace = find_workspace(named or ".")
     if workspace is None:
         return []
     with workspace:
@@ -42,15 +48,28 @@ def _entries(kind: str, history: History) -> list[Entry]:
     checkpoints = list(history.checkpoints.values())
     actions = list(history.actions.values())
     runs = [run for run in history.runs.values() if is_worth_a_row(run)]
+    if kind == "approvals":
+        return [approval for approval in history.approvals.values() if approval.life is Life.OPEN]
+    if kind in _LIVES:
+        return [run for run in history.runs.values() if run.life in _LIVES[kind]]
+    if kind == "runs":
+        return [*runs]
     if kind == "checkpoints":
         return [*checkpoints]
     if kind == "undoable":
         return [*(a for a in actions if a.kind != "outside" and history.live(a.id)), *runs]
-    return [*actions, *checkpoints, *(runs if kind == "everything" else ())]
+    if kind == "everything":
+        steps = [step for run in runs for step in run.steps.values()]
+        return [*actions, *checkpoints, *runs, *steps, *history.approvals.values()]
+    return [*actions, *checkpoints]
 
 
 def _described(history: History, entry: Entry) -> str:
     if isinstance(entry, Checkpoint):
         return f"{ago(entry.at_us)}: checkpoint {shortened(entry.taken.message, 50)}".rstrip()
+    if isinstance(entry, Step):
+        return what_step(history, entry)
+    if isinstance(entry, Approval):
+        return f"{ago(entry.asked_us)}: {call_text(entry.asked.name, entry.asked.arguments, 50)}"
     name = what_run(history, entry) if isinstance(entry, Run) else what(history, entry)
     return f"{ago(entry.began_us)}: {name}"

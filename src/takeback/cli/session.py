@@ -80,6 +80,8 @@ class TakebackCommand(click.Command):
 class TakebackGroup(click.Group):
     """Commands under one word. -C and --json may stand before or after the last of them."""
 
+    command_class = TakebackCommand
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **(kwargs | {"add_help_option": False}))
         self.params += _common_options()
@@ -122,6 +124,7 @@ def _enter(directory: str) -> None:
     """Work there, so that every path is meant from there."""
     try:
         if directory != ".":
+            config.began_in(os.getcwd())
             os.chdir(directory)
     except OSError as error:
         raise UsageError(
@@ -146,6 +149,15 @@ def ago(at_us: int) -> str:
             return f"{int(seconds / {'s': 1, 'min': 60, 'h': 3600}[unit])} {unit} ago"
     days = int(seconds / 86400)
     return f"{days} day{'s' if days > 1 else ''} ago"
+
+
+def until(at_us: int) -> str:
+    """How long there is until a moment, as a person says it."""
+    seconds = int(at_us / 1e6 - time.time())
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{max(seconds, 0)} s"
 
 
 def iso(at_us: int) -> str:

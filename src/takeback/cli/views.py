@@ -13,14 +13,17 @@ from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import SETTLING, History
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Action, Checkpoint, Run
+from takeback.core.subjects import Action, Checkpoint, Run, Step
+from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
+from takeback.engine.wording import call_text, named
 
 NOUNS = {
     "files": ("file", "files"),
     "folders": ("folder", "folders"),
     "git": ("ref", "refs"),
     "memory": ("value", "values"),
+    "calls": ("call", "calls"),
 }
 
 
@@ -31,6 +34,7 @@ _ENDINGS = {
     Life.STOPPED: "stopped",
     Life.INTERRUPTED: "interrupted",
     Life.SETTLED: "interrupted",
+    Life.HANDED_OVER: "handed over",
 }
 """How an action or a run ended, where that is worth a word."""
 
@@ -61,15 +65,30 @@ def what(history: History, action: Action) -> str:
         plain = [change for change in action.changes if not is_folder(change)] or action.changes
         names = sorted(str(change.target) for change in plain)
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    notes = [_ENDINGS.get(action.life, "")]
+    notes = [_ENDINGS.get(action.life, ""), "in doubt" if in_doubt(history, action) else ""]
     if action.life is Life.DONE and any(i.did not in SETTLING or not i.verified for i in action.items):
         notes.append("incomplete")
-    notes.append(_taken_back(history, [action.id], "redone" if action.is_rollback else "taken back"))
-    return _noted(shortened(action.name, 60), notes)
+    notes.append(taken_back(history, [action.id], "redone" if action.is_rollback else "taken back"))
+    return _noted(shortened(_named(history, action), 60), notes)
+
+
+def _named(history: History, action: Action) -> str:
+    began = action.began
+    if isinstance(began, RollbackBegan):
+        return f"{began.kind.value} {named(history, began.of)}"
+    if isinstance(began, ActionBegan) and began.key:
+        return call_text(action.name, began.arguments, 50)
+    return action.name
+
+
+def what_step(history: History, step: Step) -> str:
+    body = [step.body] if step.body else []
+    undone = "taken back" if history.is_undone(step.body) else taken_back(history, body, "taken back")
+    return _noted(f"step {shortened(step.name, 55)}", [_ENDINGS.get(step.life, ""), undone])
 
 
 def what_run(history: History, run: Run) -> str:
-    notes = [_ENDINGS.get(run.life, ""), _taken_back(history, run.actions, "taken back")]
+    notes = [_ENDINGS.get(run.life, ""), taken_back(history, run.actions, "taken back")]
     return _noted(f"run {shortened(run.began.name, 56)}", notes)
 
 
@@ -77,7 +96,7 @@ def _noted(name: str, notes: list[str]) -> str:
     return "  ".join([name, ", ".join(filter(None, notes))]).strip()
 
 
-def _taken_back(history: History, actions: Iterable[str], word: str) -> str:
+def taken_back(history: History, actions: Iterable[str], word: str) -> str:
     """Whether all that was done has been taken back, or a part of it, or nothing."""
     every = list(actions)
     left = sum(len(history.live(id)) for id in every)
@@ -92,8 +111,8 @@ def is_taken_back(history: History, action: Action) -> bool:
 
 
 def is_worth_a_row(run: Run) -> bool:
-    """A run of one action is that action; one of several, or with steps, has an id that can be taken back."""
-    return len(run.actions) > 1 or bool(run.steps)
+    """A command is its one action. Of several, or with steps, or begun by a program, a run has an id of its own."""
+    return len(run.actions) > 1 or bool(run.steps or run.began.key or run.began.folder)
 
 
 def action_data(history: History, action: Action) -> dict[str, Any]:
@@ -108,7 +127,7 @@ def action_data(history: History, action: Action) -> dict[str, Any]:
         "ended": iso(action.ended_us) if action.ended_us else None,
         "state": action.life.value,
         "taken_back": is_taken_back(history, action),
-        "partly_taken_back": _taken_back(history, [action.id], "").startswith("partly"),
+        "partly_taken_back": taken_back(history, [action.id], "").startswith("partly"),
         "changes": len({change.target for change in action.changes}),
     }
     if isinstance(began, ActionBegan):
@@ -139,6 +158,9 @@ def run_data(run: Run) -> dict[str, Any]:
         "at": iso(run.began_us),
         "ended": iso(run.ended_us) if run.ended_us else None,
         "state": run.life.value,
+        "why": run.why,
+        "taken_by": run.taken_by or None,
+        "attempt": run.began.generation,
         "steps": [{"id": s.id, "name": s.name, "state": s.life.value} for s in run.steps.values()],
         "actions": run.actions,
     }

@@ -98,6 +98,8 @@ class RunBegan(_Base, frozen=True, tag="run-began"):
     generation: int = 1
     command: tuple[str, ...] = ()
     autopilot: bool = False
+    folder: str = ""
+    """Where the command was given."""
 
 
 class RunEnded(_Base, frozen=True, tag="run-ended"):

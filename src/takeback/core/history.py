@@ -170,7 +170,10 @@ class History:
         if run is None:
             return self._breach(record, f"there is no run {record.stream}")
         if self._move(record, lifecycle.RUN, run, f"run {run.id}"):
-            run.ended_us = record.at_us
+            if isinstance(event, e.RunTaken):
+                run.taken_by = event.actor or "you"
+                return None  # why it was handed over still holds
+            run.ended_us, run.taken_by = record.at_us, ""
             run.why = getattr(event, "why", "")
             if run.life is Life.OPEN:
                 self._open_runs[run.id] = run
@@ -204,7 +207,14 @@ class History:
             self._finish(record, action, event.changes)
 
     def _action_noted(self, record: Record, event: e.ActionNoted) -> None:
-        began = e.ActionBegan(event.name, e.Effect.NONE, step=event.step, parent=event.parent, key=event.key)
+        began = e.ActionBegan(
+            event.name,
+            e.Effect.NONE,
+            step=event.step,
+            parent=event.parent,
+            key=event.key,
+            arguments=event.arguments,
+        )
         self._action_began(record, began)
         action = self.actions[record.id]
         action.life = lifecycle.ENDED[event.outcome]

@@ -71,6 +71,8 @@ class Run(msgspec.Struct):
     why: str = ""
     steps: dict[str, Step] = {}
     actions: list[str] = []
+    taken_by: str = ""
+    """Who looks after it, while it is handed over."""
     keys: dict[str, list[str]] = {}
     """Its calls by their key, in order: more than one where a call was taken back and made again."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from takeback.core.events import Process
 
 SIGN_OF_LIFE_NS = 60 * 10**9
+ANCESTORS_MAX = 1000
 
 VARIABLE = "TAKEBACK_ACTION"
 """In the environment of everything that an action starts. It outlives parents, sessions and closed descriptors."""
@@ -22,6 +23,16 @@ def this_process() -> Process:
 
 def describe(pid: int) -> Process:
     return Process(pid, _started(pid), _boot(), platform.node())
+
+
+def ancestors() -> list[Process]:
+    """The processes that this one was started by, and those by theirs."""
+    found: list[Process] = []
+    pid = os.getppid()
+    while pid > 0 and len(found) < ANCESTORS_MAX:
+        found.append(describe(pid))
+        pid = int(_fields(pid)[1])
+    return found
 
 
 def is_alive(process: Process | None, last_sign_ns: int = 0) -> bool:
@@ -69,13 +80,18 @@ def _listing() -> list[str]:
 
 def _started(pid: int) -> str:
     """When a process began, in the kernel's own count; empty where there is no /proc."""
+    fields = _fields(pid)
+    # A zombie has ended; only its parent has not noticed.
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _fields(pid: int) -> list[str]:
+    """What the kernel tells of a process, from its state on."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
-        return ""
-    fields = text.rpartition(")")[2].split()
-    # A zombie has ended; only its parent has not noticed.
-    return "" if fields[0] == "Z" else fields[19]
+        return ["Z", "0"]
+    return text.rpartition(")")[2].split()
 
 
 @functools.cache

@@ -58,6 +58,7 @@ class Options(msgspec.Struct, frozen=True):
     parent: str = ""
     ref: str = ""
     command: tuple[str, ...] = ()
+    folder: str = ""
     autopilot: bool = False
     wait_s: float = 60.0
 
@@ -174,6 +175,7 @@ class Run:
             generation,
             o.command,
             o.autopilot,
+            o.folder,
         )
         self._body = self._tracker.begin(self._as_action(o.name), before=[began])
         self.id = self._ledger.history.actions[self._body].stream

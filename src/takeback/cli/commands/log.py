@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from takeback.cli.session import Session, TakebackCommand, ago
+from takeback.cli.runs import step_changed, waits_for_a_decision
+from takeback.cli.session import Session, TakebackCommand, ago, plural
 from takeback.cli.views import (
     action_data,
     checkpoint_data,
@@ -16,13 +17,24 @@ from takeback.cli.views import (
     table,
     what,
     what_run,
+    what_step,
     who,
 )
 from takeback.core import ids
 from takeback.core.history import History
-from takeback.core.subjects import Action, Checkpoint, Run
+from takeback.core.subjects import Action, Checkpoint, Run, Step
+from takeback.engine.wording import body_of
 
-Entry = Action | Checkpoint | Run
+
+class StepOf(NamedTuple):
+    """A step, with the run that it is of."""
+
+    id: str
+    run: Run
+    step: Step
+
+
+Entry = Action | Checkpoint | Run | StepOf
 
 
 @click.command("log", cls=TakebackCommand)
@@ -41,7 +53,11 @@ def command(session: Session, limit: int) -> None:
     with session.workspace() as workspace:
         history = workspace.history
     runs = [run for run in history.runs.values() if is_worth_a_row(run)]
-    entries: list[Entry] = [*history.actions.values(), *history.checkpoints.values(), *runs]
+    steps = [StepOf(step.id, run, step) for run in runs for step in run.steps.values()]
+    # For a person the body of a run or a step is that run or step; a machine gets every action.
+    actions = [a for a in history.actions.values() if session.json or not _is_body(history, a)]
+    entries: list[Entry] = [*actions, *history.checkpoints.values(), *runs]
+    entries += [] if session.json else steps
     entries.sort(key=lambda entry: ids.seq_of(entry.id), reverse=True)
     shown = entries[:limit] if limit else entries
     if session.json:
@@ -58,15 +74,32 @@ def command(session: Session, limit: int) -> None:
         session.line(line)
     if len(shown) < len(entries):
         session.line(f" … {len(entries) - len(shown):,} older; `takeback log -n 0` shows all")
+    if standing := sum(waits_for_a_decision(history, run) for run in history.runs.values()):
+        session.line(
+            f" {plural(standing, 'run waits', 'runs wait')} for you; `takeback status` tells how to go on"
+        )
+
+
+def _is_body(history: History, action: Action) -> bool:
+    return bool(body_of(history, action)) and is_worth_a_row(history.runs[action.stream])
 
 
 def _data(history: History, entry: Entry) -> dict[str, Any]:
     if isinstance(entry, Run):
         return run_data(entry)
-    return action_data(history, entry) if isinstance(entry, Action) else checkpoint_data(entry)
+    if isinstance(entry, Action):
+        return action_data(history, entry) | {"body_of": body_of(history, entry) or None}
+    assert isinstance(entry, Checkpoint)
+    return checkpoint_data(entry)
 
 
 def _row(history: History, entry: Entry) -> tuple[str, ...]:
+    if isinstance(entry, StepOf):
+        body = history.actions.get(entry.step.body)
+        when = ago(body.began_us) if body else ""
+        actor = entry.run.began.actor or "agent"
+        changed = step_changed(history, entry.run, entry.step)
+        return entry.id, when, actor, what_step(history, entry.step), changed
     if isinstance(entry, Run):
         changes = [change for id in entry.actions for change in history.actions[id].changes]
         actor = entry.began.actor or "agent"

@@ -2,62 +2,167 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from takeback.cli.choices import ids_of
+from takeback.cli.runs import (
+    approval_data,
+    approval_lines,
+    call_line,
+    calls_of,
+    changes_of_step,
+    result_of,
+    run_line,
+    state_data,
+    state_lines,
+    step_changed,
+    waits_for_a_decision,
+    ways_on,
+)
 from takeback.cli.session import Session, TakebackCommand, ago, plural
-from takeback.cli.views import action_data, change_data, checkpoint_data, run_data, what, what_run, who
+from takeback.cli.views import (
+    action_data,
+    change_data,
+    checkpoint_data,
+    is_worth_a_row,
+    run_data,
+    what,
+    what_step,
+    who,
+)
 from takeback.core import ids
+from takeback.core.change import Change
+from takeback.core.events import ActionBegan
 from takeback.core.history import History
-from takeback.core.subjects import Action, Checkpoint, Run
+from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
 from takeback.engine.diff import verb
+from takeback.engine.replay import State, run_of
+from takeback.engine.wording import is_call, short
 from takeback.errors import UsageError
+from takeback.workspace import Workspace
 
 LINES_MAX = 50
+
+Found = Action | Run | Step | Approval | Checkpoint
 
 
 @click.command("show", cls=TakebackCommand)
 @click.argument("id", shell_complete=ids_of("everything"))
-@click.option("--all", "everything", is_flag=True, help=f"List every change, not only the first {LINES_MAX}")
+@click.option("--all", "everything", is_flag=True, help=f"List everything, not only {LINES_MAX} of each")
 @click.pass_obj
 def command(session: Session, id: str, everything: bool) -> None:
-    """Show one run, action or checkpoint"""
+    """Show one run, step, action, approval or checkpoint, and how things stood then
+
+    Of what belongs to a run it also tells how that run stood at that moment: the steps, the calls with their results,
+    the questions, and what it remembered.
+    """
     kind, _ = ids.parse(id)
     with session.workspace() as workspace:
         history = workspace.history
-    found = history.actions.get(id) or history.runs.get(id) or history.checkpoints.get(id)
-    if found is None:
-        raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists what there is")
-    if session.json:
-        return session.data(_data(history, found))
-    for line in _lines(history, found, 0 if everything else LINES_MAX):
+        found = _find(history, id)
+        if found is None:
+            raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists what there is")
+        states = [state for state in workspace.states_at(id) if _says_something(state)]
+        if session.json:
+            data = _data(workspace, history, found)
+            return session.data(data | {"then": [state_data(workspace, state) for state in states]})
+        most = 0 if everything else LINES_MAX
+        lines = _lines(workspace, history, found, most)
+        for state in states:
+            if not isinstance(found, Run):
+                lines.append(f"run {state.run.id} {state.run.began.name} then")
+            lines += state_lines(workspace, state, most)
+        if isinstance(found, Run) and waits_for_a_decision(history, found):
+            lines += [f"  {way.ljust(13)} {command}" for way, command in ways_on(history, found)]
+    for line in lines:
         session.line(line)
 
 
-def _data(history: History, found: Action | Run | Checkpoint) -> dict[str, object]:
+def _find(history: History, id: str) -> Found | None:
+    found = history.actions.get(id) or history.runs.get(id) or history.checkpoints.get(id)
+    if found or id in history.approvals:
+        return found or history.approvals[id]
+    run = run_of(history, id)
+    return history.runs[run].steps[id] if run else None
+
+
+def _says_something(state: State) -> bool:
+    return is_worth_a_row(state.run) or bool(state.memory)
+
+
+def _data(workspace: Workspace, history: History, found: Found) -> dict[str, object]:
     if isinstance(found, Run):
         return run_data(found)
     if isinstance(found, Checkpoint):
         return checkpoint_data(found)
-    return action_data(history, found) | {"changed": [change_data(change) for change in found.changes]}
+    if isinstance(found, Approval):
+        return approval_data(found)
+    if isinstance(found, Step):
+        run = history.runs[run_of(history, found.id)]
+        return {
+            "id": found.id,
+            "kind": "step",
+            "name": found.name,
+            "run": run.id,
+            "state": found.life.value,
+            "taken_back": history.is_undone(found.body),
+            "body": found.body,
+            "calls": [action.id for action in calls_of(history, run, found.id)],
+            "changed": [change_data(change) for change in changes_of_step(history, run, found)],
+        }
+    data = action_data(history, found) | {"changed": [change_data(change) for change in found.changes]}
+    if isinstance(found.began, ActionBegan) and is_call(history, found):
+        data |= {"arguments": found.began.arguments, "result": result_of(workspace, found), "why": found.why}
+    return data
 
 
-def _lines(history: History, found: Action | Run | Checkpoint, most: int) -> list[str]:
+def _lines(workspace: Workspace, history: History, found: Found, most: int) -> list[str]:
     if isinstance(found, Run):
-        lines = [f"{found.id}  {what_run(history, found)}, {ago(found.began_us)}"]
-        lines += [f"  {step.id}  step {step.name}  {step.life}" for step in found.steps.values()]
-        return lines + [f"  {a}  {what(history, history.actions[a])}" for a in found.actions]
+        return _lines_of_run(history, found)
+    if isinstance(found, Approval):
+        return approval_lines(found)
     if isinstance(found, Checkpoint):
         lines = [f"{found.id}  checkpoint {found.taken.message!r}, {ago(found.at_us)}"]
         for mark in found.taken.marks:
             lines.append(f"  {mark.resource}  {mark.state}  proved by {mark.evidence or 'nothing'}")
             lines += [f"    not covered: {text}" for text in mark.stated]
         return lines
+    if isinstance(found, Step):
+        run = history.runs[run_of(history, found.id)]
+        lines = [
+            f"{found.id}  {what_step(history, found)}  of {run.id}  {step_changed(history, run, found)}".rstrip()
+        ]
+        lines += [f"  {call_line(workspace, history, action)}" for action in calls_of(history, run, found.id)]
+        return lines + _changes(changes_of_step(history, run, found), most)
     lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
     if found.why:
         lines.append(f"  {found.why}")
-    shown = found.changes[:most] if most else found.changes
-    lines += [f"  {verb(change):9}{change.target}" for change in shown]
-    if len(shown) < len(found.changes):
-        lines.append(f"  … {plural(len(found.changes) - len(shown), 'more change')}; --all lists them")
+    if is_call(history, found) and (value := result_of(workspace, found)) is not None:
+        lines.append(f"  gave {short(value)}")
+    return lines + _changes([entry.change for entry in found.made], most)
+
+
+def _lines_of_run(history: History, run: Run) -> list[str]:
+    lines = [run_line(history, run)]
+    more = [
+        f"by {run.began.actor}" if run.began.actor else "",
+        f"key {run.began.key}" if run.began.key else "",
+    ]
+    more.append(f"attempt {run.began.generation}" if run.began.generation > 1 else "")
+    if any(more):
+        lines.append(f"  {', '.join(filter(None, more))}")
+    if run.why:
+        lines.append(f"  {run.why}")
+    if not run.steps:
+        lines += [f"  {id}  {what(history, history.actions[id])}" for id in run.actions]
+    return lines
+
+
+def _changes(changes: Sequence[Change], most: int) -> list[str]:
+    shown = changes[:most] if most else changes
+    lines = [f"  {verb(change):9}{change.target}" for change in shown]
+    if len(shown) < len(changes):
+        lines.append(f"  … {plural(len(changes) - len(shown), 'more change')}; --all lists them")
     return lines

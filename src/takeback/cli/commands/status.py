@@ -6,16 +6,25 @@ import os
 
 import click
 
+from takeback.cli.runs import (
+    approval_data,
+    approval_lines,
+    standing_data,
+    standing_lines,
+    waits_for_a_decision,
+)
 from takeback.cli.session import Session, TakebackCommand, ago, iso, plural
-from takeback.cli.views import run_data, what
+from takeback.cli.views import is_worth_a_row, run_data, what
 from takeback.core.events import Item
 from takeback.core.history import SETTLING, History
 from takeback.core.lifecycle import Life
 from takeback.core.selection import last_action
-from takeback.core.subjects import Action, Run
+from takeback.core.subjects import Action, Approval, Run
 from takeback.errors import RunBusy
 from takeback.opening import find_workspace
 from takeback.workspace import Workspace
+
+RUNS_SHOWN = 5
 
 
 @click.command("status", cls=TakebackCommand)
@@ -31,12 +40,13 @@ def command(session: Session) -> None:
         return session.line("  begin   takeback init   or   takeback run -- COMMAND")
     session.opened.append(workspace)
     with workspace:
-        if workspace.history.open_actions():
+        if workspace.history.open_actions() or workspace.history.open_runs():
             _settle(workspace)
         history = workspace.history
+        waiting = workspace.approvals() if history.approvals else []
     if session.json:
-        return session.data({"protected": True, "root": str(workspace.root), **_data(history)})
-    for line in _lines(str(workspace.root), history):
+        return session.data({"protected": True, "root": str(workspace.root), **_data(history, waiting)})
+    for line in _lines(str(workspace.root), history, waiting):
         session.line(line)
 
 
@@ -48,7 +58,7 @@ def _settle(workspace: Workspace) -> None:
         return
 
 
-def _data(history: History) -> dict[str, object]:
+def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
     checkpoint = next(reversed(history.checkpoints.values()), None)
     return {
         "events": history.seq,
@@ -61,11 +71,15 @@ def _data(history: History) -> dict[str, object]:
         ],
         "background": [action.id for action in history.open_actions(Life.BACKGROUND)],
         "open_actions": [action.id for action in history.open_actions()],
-        "runs": [run_data(run) for run in _unfinished(history)],
+        "runs": [
+            *(run_data(run) for run in _going_on(history)),
+            *(standing_data(history, run) for run in _standing(history)),
+        ],
+        "approvals": [approval_data(approval) for approval in waiting],
     }
 
 
-def _lines(root: str, history: History) -> list[str]:
+def _lines(root: str, history: History, waiting: list[Approval]) -> list[str]:
     done = sum(action.is_tool for action in history.actions.values())
     lines = [f"{root} is protected: {plural(done, 'action')} recorded."]
     if chosen := last_action(history):
@@ -85,10 +99,24 @@ def _lines(root: str, history: History) -> list[str]:
             if action.kind == "undo"
             else f"  try again   takeback {action.kind}"
         )
-    for run in _unfinished(history):
-        verb = "was interrupted" if run.life is Life.INTERRUPTED else "is open"
-        lines.append(f"Run {run.id} {verb} {ago(run.ended_us or run.began_us)}: {run.began.name}")
+    for run in _going_on(history):
+        lines.append(f"Run {run.id} goes on since {ago(run.began_us)}: {run.began.name}")
+    if idle := _last_without_effect(history):
+        lines.append(
+            f"Run {idle.id} was interrupted {ago(idle.ended_us)} and had changed nothing: {idle.began.name}"
+        )
+    standing = _standing(history)
+    if standing:
+        lines.append(f"{plural(len(standing), 'run waits', 'runs wait')} for you:")
+        lines += [f"  {line}" for run in standing[-RUNS_SHOWN:] for line in standing_lines(history, run)]
+        if len(standing) > RUNS_SHOWN:
+            lines.append(f"  … {len(standing) - RUNS_SHOWN} more; `takeback resume` lists them")
+    if waiting:
+        lines.append(f"{plural(len(waiting), 'question waits', 'questions wait')} for your word:")
+        lines += [f"  {line}" for approval in waiting for line in approval_lines(approval)]
     for action in history.open_actions():
+        if action.stream in {run.id for run in _going_on(history) if is_worth_a_row(run)}:
+            continue
         lines.append(
             f"Action {action.id} has no recorded end: {what(history, action)}, {ago(action.began_us)}"
         )
@@ -108,5 +136,17 @@ def _remaining(history: History) -> tuple[Action, list[Item]] | None:
     return (last, items) if items else None
 
 
-def _unfinished(history: History) -> list[Run]:
-    return [run for run in history.runs.values() if run.life in (Life.OPEN, Life.INTERRUPTED)]
+def _going_on(history: History) -> list[Run]:
+    return [run for run in history.runs.values() if run.life is Life.OPEN]
+
+
+def _last_without_effect(history: History) -> Run | None:
+    """The last run, if it was interrupted with nothing to be decided about it."""
+    last = next(reversed(history.runs.values()), None)
+    if last is None or last.life is not Life.INTERRUPTED or waits_for_a_decision(history, last):
+        return None
+    return None if any(history.entries(id) for id in last.actions) else last
+
+
+def _standing(history: History) -> list[Run]:
+    return [run for run in history.runs.values() if waits_for_a_decision(history, run)]

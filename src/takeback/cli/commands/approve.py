@@ -1,0 +1,28 @@
+"""`takeback approve`."""
+
+from __future__ import annotations
+
+import click
+
+from takeback.cli.choices import ids_of
+from takeback.cli.runs import approval_data
+from takeback.cli.session import Session, TakebackCommand, until
+from takeback.engine.wording import call_text
+
+
+@click.command("approve", cls=TakebackCommand)
+@click.argument("id", shell_complete=ids_of("approvals"))
+@click.option("--payload", metavar="DIGEST", default="", help="Only if it asks about exactly this payload")
+@click.pass_obj
+def command(session: Session, id: str, payload: str) -> None:
+    """Allow exactly what a question asks for, once
+
+    It holds for these very arguments, until it is used or runs out. What runs inside an action cannot allow anything:
+    an agent does not answer its own questions.
+    """
+    with session.workspace() as workspace:
+        approval = workspace.approve(id, payload=payload)
+    if session.json:
+        return session.data(approval_data(approval))
+    called = call_text(approval.asked.name, approval.asked.arguments)
+    session.line(f"Allowed {id}: {called}, once, within {until(approval.asked.expires_us)}.")

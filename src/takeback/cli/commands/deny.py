@@ -1,0 +1,28 @@
+"""`takeback deny`."""
+
+from __future__ import annotations
+
+import click
+
+from takeback.cli.choices import ids_of
+from takeback.cli.runs import approval_data
+from takeback.cli.session import Session, TakebackCommand
+from takeback.engine.wording import call_text
+
+
+@click.command("deny", cls=TakebackCommand)
+@click.argument("id", shell_complete=ids_of("approvals"))
+@click.option("--why", metavar="T", default="", help="Tell the agent why")
+@click.pass_obj
+def command(session: Session, id: str, why: str) -> None:
+    """Refuse what a question asks for
+
+    The action does not begin, and the agent gets an error with your reason.
+    """
+    with session.workspace() as workspace:
+        approval = workspace.deny(id, why)
+    if session.json:
+        return session.data(approval_data(approval))
+    session.line(
+        f"Refused {id}: {call_text(approval.asked.name, approval.asked.arguments)}. It was not started."
+    )

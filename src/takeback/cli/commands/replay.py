@@ -1,0 +1,65 @@
+"""`takeback replay`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from takeback.cli.choices import ids_of
+from takeback.cli.session import Session, TakebackCommand, iso
+from takeback.core import ids
+from takeback.core.values import view
+from takeback.engine.replay import Moment
+from takeback.engine.wording import short
+from takeback.errors import UsageError
+
+
+@click.command("replay", cls=TakebackCommand)
+@click.argument("run", shell_complete=ids_of("runs"))
+@click.option(
+    "--to",
+    metavar="ID",
+    default="",
+    shell_complete=ids_of("everything"),
+    help="Stop when this step, action, checkpoint or approval is over, or at the event of this number",
+)
+@click.option("--all", "everything", is_flag=True, help="Every event, also those that say little")
+@click.pass_obj
+def command(session: Session, run: str, to: str, everything: bool) -> None:
+    """Go through a run again, event by event, without any effect
+
+    Shows the exact sequence of what was recorded, with the result of each call, and what the run remembered in the
+    end or at the point that --to names. Nothing is run, called or written.
+    """
+    if ids.parse(run)[0] != ids.RUN:
+        raise UsageError(f"{run} is no run", hint=f"`takeback show {run}` tells which run it belongs to")
+    with session.workspace() as workspace:
+        moments = list(workspace.replay(run, to))
+    if session.json:
+        return session.data({"run": run, "moments": [_data(moment) for moment in moments]})
+    for moment in moments:
+        if everything or not moment.minor:
+            session.line(_line(moment))
+    memory = view(moments[-1].memory)
+    if memory:
+        session.line("memory then")
+        for key, value in memory.items():
+            session.line(f"  {key} = {short(value)}")
+
+
+def _line(moment: Moment) -> str:
+    gave = f"  → {short(moment.result)}" if moment.result is not None else ""
+    return f"{moment.seq:>5}  {iso(moment.at_us)[11:23]}  {moment.id:<5} {moment.what}{gave}"
+
+
+def _data(moment: Moment) -> dict[str, Any]:
+    return {
+        "event": moment.seq,
+        "at": iso(moment.at_us),
+        "type": moment.event,
+        "id": moment.id,
+        "what": moment.what,
+        "result": moment.shown,
+        "memory": view(moment.memory),
+    }

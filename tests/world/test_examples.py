@@ -1,0 +1,80 @@
+"""The examples run by themselves, and leave the world as they say."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from takeback.opening import open_workspace
+
+from .cli import REPOSITORY, environment
+
+EXAMPLES = ["research_report_email", "replanning", "multi_step_migration"]
+
+
+def follow(name: str, folder: Path, *words: str) -> str:
+    """Run an example in a process of its own, as a reader would."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(REPOSITORY / f"examples/{name}.py"), *words],
+        cwd=folder,
+        env=environment(folder / "unused") | {"TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    assert 5 <= len(follow(name, tmp_path / "here").splitlines()) <= 20
+    assert os.listdir(tmp_path / "here") == []
+
+
+def is_whole(folder: Path) -> bool:
+    with open_workspace(folder / "work", home=folder / "state", watching=False) as tb:
+        return tb.verify(deep=True) == [] and tb.drift() == []
+
+
+def test_the_report_is_taken_back_when_the_mail_fails(tmp_path: Path) -> None:
+    said = follow("research_report_email", tmp_path, str(tmp_path))
+    failed, _, worked = said.partition("The mailbox has room again")
+    assert "Insufficient Storage" in failed and "removed report.md" in failed
+    assert "['notes.md']; sent: 0" in failed
+    assert worked.count("['notes.md', 'report.md']; sent: 1") == 2
+    work = tmp_path / "work"
+    assert sorted(os.listdir(work)) == ["notes.md", "report.md"]
+    assert "bees" in (work / "report.md").read_text() and (work / "notes.md").read_text() == "my own notes\n"
+    assert is_whole(tmp_path)
+
+
+def test_another_plan_begins_where_the_first_one_began(tmp_path: Path) -> None:
+    said = follow("replanning", tmp_path, str(tmp_path))
+    assert "'sort in place' fails its tests. Took back" in said and "'use max' passes" in said
+    assert "step sort in place began" in said, "the plan that failed stays in the journal"
+    work = tmp_path / "work"
+    assert sorted(os.listdir(work)) == ["check.py", "notes on use max.md", "top.py"]
+    assert "max(items)" in (work / "top.py").read_text()
+    assert is_whole(tmp_path)
+
+
+def test_a_migration_is_killed_continued_and_taken_back(tmp_path: Path) -> None:
+    said = follow("multi_step_migration", tmp_path, str(tmp_path))
+    assert said.count("the machine goes down") == 1
+    assert "schema was done already" in said and "its check finds it" in said
+    assert "[('Ada', 'Lovelace'), ('Alan', 'Turing')]" in said, "the names were split once"
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        assert list(db.execute("SELECT * FROM customers ORDER BY 1")) == [("Ada Lovelace",), ("Alan Turing",)]
+        assert [row[1] for row in db.execute("PRAGMA table_info(customers)")] == ["name"]
+    assert (tmp_path / "work/query.py").read_text() == "QUERY = 'SELECT name FROM customers'\n"
+    assert os.listdir(tmp_path / "work") == ["query.py"]
+    assert is_whole(tmp_path)
