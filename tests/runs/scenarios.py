@@ -175,7 +175,9 @@ def _drop(run: Run, op: Op) -> None:
 
 
 def _deeper(run: Run, op: Op) -> None:
-    run.memory.setdefault("place", {})["a/b~c"] = op.n
+    if isinstance(run.memory.get("place", 1), int):
+        run.memory["place"] = {}
+    run.memory["place"]["a/b~c"] = op.n
     run.memory["place"].setdefault("list", []).append({"n": op.n})
 
 

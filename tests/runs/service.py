@@ -1,7 +1,7 @@
 """A booking service on loopback, in a process of its own: the other system that runs make calls to.
 
 It is the witness of what really happened there. It knows idempotency keys if it is asked to honour them, keeps
-every request that came, and fails before or after the effect on command.
+every request that came, and fails before or after the effect on command, or lies.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ def handler(world: World) -> type[BaseHTTPRequestHandler]:
                     world.asked[f"{operation} {given.get('item', '')}".strip()] += 1
                 if when == "before":
                     return self._say(503, {"error": f"{operation} is out of order"})
+                if when == "lie":
+                    return self._say(200, True)
                 body = json.dumps(getattr(world, operation)(**given)).encode()
             if when == "after":
                 self._say(500, {"error": f"{operation} broke down after it was done"})

@@ -12,7 +12,7 @@ from takeback.core.rollback import OnConflict
 from takeback.core.subjects import Approval
 from takeback.core.subjects import Run as Recorded
 from takeback.engine import gate
-from takeback.engine.calls import Calls, cleared, in_doubt
+from takeback.engine.calls import Calls, in_doubt, told
 from takeback.engine.gate import Approve, Gate, Judge
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.runs import Options, Parts, Run
@@ -107,11 +107,11 @@ class Conductor:
         """Give a run back, with the human's word on what nobody else could tell."""
         with self._tracker.lock.held():
             run = self._handed_over(id)
-            told: list[e.Event] = []
+            words: list[e.Event] = []
             for action_id, did in [*((a, True) for a in happened), *((a, False) for a in never)]:
-                told.append(self._told(run, action_id, actor, did=did))
+                words.append(self._told(run, action_id, actor, did=did))
             self._tracker.observe()  # what the human changed is theirs
-            self._ledger.append([*told, e.RunReturned(actor, note)], run.id)
+            self._ledger.append([*words, e.RunReturned(actor, note)], run.id)
         return run
 
     def _told(self, run: Recorded, id: str, actor: str, *, did: bool) -> e.Event:
@@ -119,7 +119,7 @@ class Conductor:
         action = history.actions.get(id)
         if action is None or id not in run.actions or not in_doubt(history, action):
             raise UsageError(f"{id} is no call of {run.id} that is in doubt; nothing was changed")
-        return e.ActionTold(id, did, cleared(history, action) if did else (), actor)
+        return e.ActionTold(id, did, told(history, action, happened=did), actor)
 
     def _handed_over(self, id: str) -> Recorded:
         run = self._known(self._ledger.refresh(), id)

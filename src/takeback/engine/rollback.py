@@ -24,8 +24,8 @@ from takeback.core.lifecycle import Life
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.core.subjects import Action
-from takeback.engine.calls import Calls
-from takeback.engine.recovery import settle
+from takeback.engine.calls import Calls, is_doubtful
+from takeback.engine.recovery import end_taken_back, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RunBusy, UsageError
@@ -85,7 +85,10 @@ class Rollbacks:
             else:
                 chosen = select.last_action(history, wanted)
             self._refuse_open(chosen)
-            return self._take_back(chosen, e.RollbackKind.UNDO, on_conflict, preview=preview)
+            report = self._take_back(chosen, e.RollbackKind.UNDO, on_conflict, preview=preview)
+            if not preview:
+                end_taken_back(self.tracker, chosen.actions)
+            return report
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""
@@ -318,7 +321,8 @@ class Rollbacks:
         planned = {item.target: item for item in began.items}
         for swap in swaps:
             if item := earlier.get(swap.target):
-                now = swap.present if item.did is e.Did.FAILED else swap.goal
+                stands = item.did in (e.Did.FAILED, e.Did.UNVERIFIABLE)
+                now = swap.present if stands else swap.goal
                 done[swap.target] = Swapped(swap.target, item.did, now, item.verified, item.why)
                 continue
             (result,) = resource.swap([swap], id, fresh=True)
@@ -378,7 +382,9 @@ def _swap(item: Planned) -> Swap:
 
 
 def _did(item: Planned) -> e.Did:
-    """What will have been done if all goes well."""
+    """What will have been done if all goes well. What nobody can tell stays open, for whoever can."""
+    if item.do is Do.LEAVE and is_doubtful(item.present):
+        return e.Did.UNVERIFIABLE
     return _DID.get(item.do) or (e.Did.RESTORED if item.goal else e.Did.REMOVED)
 
 
