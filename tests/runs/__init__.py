@@ -1,1 +1,1 @@
-"""Runs, steps and calls, against a real service on loopback: what is taken back is gone, and nothing happens twice."""
+"""Runs, steps and calls, with a real service: what is taken back is gone, and nothing happens twice."""

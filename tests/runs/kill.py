@@ -25,7 +25,9 @@ Program = Callable[..., object]
 def start(program: Program, *given: Any, hook: faults.Hook | None = None, errors: Path) -> int:
     """Run a program in a fork; its exit code is 0, that of a Takeback error, or BROKEN with the trace in `errors`."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forks beside threads: the child uses none of them
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # forks beside threads: the child uses none of them
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
@@ -68,13 +70,13 @@ def _tell(writer: int, name: str) -> None:
     os.write(writer, f"{name}\n".encode())
 
 
-def killed_at(place: int, program: Program, *given: Any, errors: Path) -> bool:
-    """Kill a program at the n-th place that it passes; False if it ended before."""
-    left = place
+def killed_at(place: int | str, program: Program, *given: Any, errors: Path) -> bool:
+    """Kill a program at the n-th place that it passes, or at the first of a name; False if it ended before."""
+    left = place if isinstance(place, int) else 1
 
-    def count_down(_: str) -> None:
+    def count_down(name: str) -> None:
         nonlocal left
-        left -= 1
+        left -= isinstance(place, int) or name == place
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from takeback.engine.runs import Run, Step
+from takeback.engine.runs import Run
+from takeback.engine.steps import Step
 from tests.runs import tools
 from tests.runs.scene import Scene, Seen
 from tests.runs.service import ask
@@ -110,7 +111,7 @@ _WHEN = {"refused": "before", "broken": "after", "silent": "silent"}
 
 
 def _plain(memory: Any) -> Any:
-    return memory._memory.value("")
+    return memory.plain()
 
 
 def write(root: str, n: int) -> int:

@@ -104,6 +104,9 @@ def handler(world: World) -> type[BaseHTTPRequestHandler]:
                     world.asked[f"{operation} {given.get('item', '')}".strip()] += 1
                 if when == "before":
                     return self._say(503, {"error": f"{operation} is out of order"})
+                if when == "mute":  # nothing done, and no answer
+                    self.close_connection = True
+                    return None
                 if when == "lie":
                     return self._say(200, True)
                 body = json.dumps(getattr(world, operation)(**given)).encode()
@@ -123,7 +126,7 @@ def handler(world: World) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, *_: Any) -> None:
             """Not on our standard error."""
 
     return Handler
@@ -132,7 +135,9 @@ def handler(world: World) -> type[BaseHTTPRequestHandler]:
 @contextmanager
 def running() -> Iterator[None]:
     """The service, for as long as this block lasts; whoever inherits the environment finds it."""
-    with subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, __file__], stdout=subprocess.PIPE, stdin=subprocess.PIPE
+    ) as process:
         assert process.stdout
         before = os.environ.get(ADDRESS)
         os.environ[ADDRESS] = process.stdout.readline().decode().strip()

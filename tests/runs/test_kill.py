@@ -209,7 +209,7 @@ def test_killed_while_it_takes_itself_back(tmp_path: Path, how: str, racing: int
         sound(folder)
 
 
-def test_run_is_used_so_that_it_is_known(tmp_path: Path, _service: None) -> None:
+def test_undisturbed(tmp_path: Path) -> None:
     """The program itself, undisturbed: every booking once, and a second time nothing happens."""
     folder = prepared(tmp_path / "all")
     for _ in range(2):

@@ -97,6 +97,6 @@ def test_nothing_is_left_behind(scene: Scene, batch: int, record_property: Any) 
             runs.append(id)
             count[fault.kind] += 1
     memories = scene.memories()
-    assert {id: memories[id] for id in runs} == dict.fromkeys(runs, {})
+    assert {id: memories[id] for id in runs} == {id: {} for id in runs}
     record_property("cases", sum(count.values()))
     print(f"batch {batch}: {sum(count.values())} cases, {dict(count)}")  # noqa: T201

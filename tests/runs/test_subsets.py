@@ -36,7 +36,9 @@ def cases(steps: int) -> list[tuple[Subset, Subset]]:
     return every if ALL or steps < 3 else every[:: len(every) // 12]
 
 
-PARTS = [(steps, part) for steps in range(1, MOST + 1) for part in range(4 ** max(0, steps - 4) if ALL else 1)]
+PARTS = [
+    (steps, part) for steps in range(1, MOST + 1) for part in range(4 ** max(0, steps - 4) if ALL else 1)
+]
 
 
 class Failure(Exception):
@@ -83,7 +85,7 @@ def one_case(scene: Scene, steps: int, failing: Subset, stuck: Subset, key: str)
     ask("heal")
     assert scene.tb.undo(run.id).verdict is Verdict.CLEAN
     assert before.residue(scene.look()) == []
-    assert run.life is Life.STOPPED
+    assert scene.tb.history.runs[run.id].life is Life.STOPPED
     with scene.tb.run("plan", key=key) as again:
         assert again.id != run.id
 

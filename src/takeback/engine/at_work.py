@@ -4,30 +4,56 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 from takeback.errors import UsageError
 
 T = TypeVar("T")
 
+POLL_S = 0.01
+
 
 class AtWork:
-    """Counts the calls of a run in all its threads and tasks, and lets no more in once it is closed."""
+    """The calls of a run in all its threads and tasks. One key is at work once; none begins once this is closed."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._count = 0
+        self._keys: set[str] = set()
         self._closed = ""
 
-    def __enter__(self) -> None:
+    @contextmanager
+    def on(self, key: str) -> Iterator[None]:
+        """For the length of a call. Whoever comes with the same key waits, and then finds the result."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._enter(key))
+        try:
+            yield
+        finally:
+            self._leave(key)
+
+    @asynccontextmanager
+    async def on_async(self, key: str) -> AsyncIterator[None]:
+        """The same, in a loop that has to go on meanwhile."""
+        while not self._enter(key):
+            await asyncio.sleep(POLL_S)
+        try:
+            yield
+        finally:
+            self._leave(key)
+
+    def _enter(self, key: str) -> bool:
         with self._changed:
             self.refuse_closed()
-            self._count += 1
+            if key in self._keys:
+                return False
+            self._keys.add(key)
+            return True
 
-    def __exit__(self, *error: object) -> None:
+    def _leave(self, key: str) -> None:
         with self._changed:
-            self._count -= 1
+            self._keys.discard(key)
             self._changed.notify_all()
 
     def refuse_closed(self) -> None:
@@ -38,7 +64,8 @@ class AtWork:
         """Let nothing more begin, and wait for what has; False if it takes too long."""
         with self._changed:
             self._closed = why
-            return self._changed.wait_for(lambda: not self._count, wait_s)
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._keys, wait_s)
 
 
 async def wholly(function: Callable[[], T]) -> tuple[T, asyncio.CancelledError | None]:

@@ -97,7 +97,7 @@ class Caller:
         given = self._given(args, kwargs)
         if inspect.iscoroutinefunction(self._function):
             return self._make_async(given, args, kwargs)
-        with self._at_work:
+        with self._at_work.on(given.key):
             return self._make(given, lambda: self._function(*args, **kwargs))
 
     # The two ways of making it: with threads and with a loop
@@ -120,7 +120,7 @@ class Caller:
             left -= 1
 
     async def _make_async(self, given: Given, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with self._at_work:
+        async with self._at_work.on_async(given.key):
             if earlier := self._completed(given):
                 return self._calls.result(earlier)
             (call, id), cancelled = await wholly(lambda: self._begin(given))
@@ -155,7 +155,9 @@ class Caller:
             return Given(kept, self._key)
         bound = self._bound(kept)
         # Its place among those of the same intent: threads and tasks may come in another order the next time.
-        key = partial(keys.action_key, self._place, name=name, arguments=bound, volatile=self._declared.volatile)
+        key = partial(
+            keys.action_key, self._place, name=name, arguments=bound, volatile=self._declared.volatile
+        )
         return Given(kept, key(position=self._nth(key(position=0))))
 
     def _bound(self, kept: dict[str, Any]) -> Any:
@@ -171,6 +173,11 @@ class Caller:
         history = self._ledger.refresh()
         for id in reversed(self._run.keys.get(given.key, [])):
             action = history.actions[id]
+            if action.name != self._declared.name:
+                raise UsageError(
+                    f"the key {given.key!r} is that of {action.name} ({id}); {self._declared.name} was not called",
+                    hint="a key names one action of its run",
+                )
             if in_doubt(history, action):
                 raise HandedOver(
                     f"nobody can tell whether {action.name} ({id}) happened before the crash: {action.why}",

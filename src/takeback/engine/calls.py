@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -95,6 +96,12 @@ def standing(history: History, action: Action) -> Change | None:
         if entry.target.resource == RESOURCE and (there := history.latest(entry.target)):
             return Change(entry.target, ABSENT, there)
     return None
+
+
+def left_standing(history: History, actions: Iterable[str]) -> list[Change]:
+    """What other systems have of these calls."""
+    found = (standing(history, history.actions[id]) for id in actions)
+    return [change for change in found if change]
 
 
 def is_gone(history: History, action: Action) -> bool:

@@ -67,7 +67,9 @@ def _settle_one(tracker: Tracker, calls: Calls, action: Action) -> str:
         others = [owner for owner in tracker.owners() if owner is not action]
         changes = tracker.proved(action, shared(tracker.since_last(marks), others))
         unsure = sum(change.in_doubt for change in changes)
-        found = f"its process died; {len(changes) - unsure} changes are provably its own, {unsure} are in doubt"
+        found = (
+            f"its process died; {len(changes) - unsure} changes are provably its own, {unsure} are in doubt"
+        )
         words.append(found if changes or action.made else "nothing had changed")
     seen = calls.look_at(action)
     if seen.happened:

@@ -84,6 +84,7 @@ class Run:
         self._ledger = parts.tracker.ledger
         self._body = ""
         self._replayed = False
+        self._replica: dict[str, Any] = {}
         self._names: Counter[str] = Counter()
         self._intents: dict[str, Iterator[int]] = {}
         self.at_work = AtWork()
@@ -177,6 +178,7 @@ class Run:
                 hint=f"take back the rest with `takeback undo {earlier.id}`, or use another key",
             )
         self.id, self._replayed = earlier.id, True
+        self._replica = dict(self._ledger.history.memory[self.id])
 
     def _start(self, generation: int) -> None:
         o = self.options
@@ -260,6 +262,8 @@ class Run:
     @property
     def memory(self) -> Place:
         """Values that are kept with the run, and taken back with it."""
+        if self._replayed:
+            return Place(Memory(self.id, lambda: self._replica, self._pretend))
         return Place(Memory(self.id, lambda: self._ledger.refresh().memory[self.id], self._remember))
 
     def checkpoint(self, message: str = "") -> Checkpoint:
@@ -269,16 +273,31 @@ class Run:
 
     def rollback(self, to: Any, *, preview: bool = False, on_conflict: str = "") -> RollbackReport:
         """Take back what this run did since a checkpoint, or from a step or an action on; then go on."""
-        if isinstance(to, Step) and not to.id:
-            raise UsageError("this step has not begun in this attempt, so there is nothing to go back to")
-        named = to if isinstance(to, str) else to.id
+        self.at_work.refuse_closed()
         choice = OnConflict(on_conflict) if on_conflict else self.options.on_conflict
         report = self._parts.rollbacks.of_run(
-            self.id, ids.seq_of(named) - 1, preview=preview, on_conflict=choice
+            self.id, self._position(to), preview=preview, on_conflict=choice
         )
         if report.verdict is Verdict.PARTIAL and not preview:
             raise RollbackIncomplete(str(report), hint="the report names what remains", report=report)
         return report
+
+    def _position(self, to: Any) -> int:
+        """The place in the journal just before a checkpoint, step or action: where there is a picture of it."""
+        named: str = to if isinstance(to, str) else to.id
+        history = self._ledger.refresh()
+        run = history.runs[self.id]
+        body = run.steps[named].body if named in run.steps else named
+        if named not in history.checkpoints and body not in run.actions:
+            raise UsageError(
+                f"run {self.id} has no step or action {named or to.path!r} that was begun, and no such checkpoint"
+            )
+        if named not in history.checkpoints and not getattr(history.actions[body].began, "marks", ()):
+            raise UsageError(
+                f"no picture was taken at {named}, so more would be taken back than you ask for",
+                hint="tb.run(checkpoint='action') takes one at each call, run.checkpoint() one here and now",
+            )
+        return ids.seq_of(named) - 1
 
     def require(self, condition: object, message: str) -> None:
         """Stop the run at once where something does not hold that must."""
@@ -329,7 +348,12 @@ class Run:
         return step.body if step else self._body
 
     def _remember(self, changes: tuple[Change, ...]) -> None:
-        if self._replayed:
-            raise UsageError(f"run {self.id} was committed; its memory does not change any more")
         self.at_work.refuse_closed()
         self._ledger.append([e.ChangesSeen(self._innermost(), changes)], self.id)
+
+    def _pretend(self, changes: tuple[Change, ...]) -> None:
+        """A committed run that is gone through again changes its own copy, not what is recorded."""
+        for change in changes:
+            self._replica.pop(change.target.name, None)
+            if change.after:
+                self._replica[change.target.name] = change.after.data
