@@ -113,7 +113,7 @@ def test_a_result_that_cannot_be_kept(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {1: 2}, float("nan"), 2**70, [{"deep": {"er": object()}}]], ids=str
+    "value", [object(), {1: 2}, float("nan"), 2**70, [{"deep": {"er": object()}}]], ids=range(5)
 )
 def test_memory_that_cannot_be_kept(scene: Scene, value: Any) -> None:
     with scene.tb.run("memory") as run:
