@@ -237,6 +237,7 @@ class History:
             return self._breach(record, f"there is no action {event.action}")
         if not event.happened:
             self._never.add(action.id)
+        action.result, action.full = event.result, event.full
         self._add(record, action, event.changes)
 
     def _changes_seen(self, record: Record, event: e.ChangesSeen) -> None:
