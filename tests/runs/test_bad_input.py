@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -386,5 +386,43 @@ def test_what_cannot_be_taken_back_is_never_done_again(scene: Scene) -> None:
     assert made("100") == 1
 
 
-def test_the_environment_is_not_touched(scene: Scene) -> None:
-    assert "TAKEBACK_ACTION" not in os.environ
+def test_two_threads_do_not_share_an_approval(scene: Scene) -> None:
+    """The same payload twice at once is two questions."""
+    asked = []
+
+    def approve(question: Any) -> bool:
+        asked.append(question.id)
+        return len(asked) == 1
+
+    def wire() -> str:
+        try:
+            run.call(tools.wire, "100")
+        except RefusedError:
+            return "refused"
+        return "wired"
+
+    with scene.tb.run("wire", approve=approve) as run, ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: wire(), range(4)))
+    assert sorted(done) == ["refused", "refused", "refused", "wired"]
+    assert made("100") == 1 and len(set(asked)) == 4
+
+
+@takeback.action(undo=tools.cancel, check=tools.find)
+def interrupted(item: str) -> None:
+    tools._book(item)
+    raise KeyboardInterrupt
+
+
+def test_interrupted_by_the_user(scene: Scene) -> None:
+    with pytest.raises(KeyboardInterrupt), scene.tb.run("long") as run, run.step("one"):
+        scene.human("plan", "new")
+        run.call(interrupted, "room")
+    assert made("room") == 1 and items() == {} and scene.read("plan") == "old"
+
+
+def test_no_signs_of_life_are_left(scene: Scene) -> None:
+    with scene.tb.run("one", checkpoint="action") as run, run.step("step"):
+        run.call(tools.book, "room")
+    with pytest.raises(ValueError), scene.tb.run("two"):  # noqa: PT011
+        raise ValueError
+    assert list((scene.tb.state / "alive").iterdir()) == []

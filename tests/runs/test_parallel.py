@@ -162,7 +162,9 @@ def test_a_thread_that_does_not_end(scene: Scene) -> None:
             pass
     go_on.set()
     thread.join()
-    assert items() == {"room": 1}
+    assert items() == {"room": 1} and scene.tb.history.runs[run.id].life is Life.HANDED_OVER
+    assert scene.tb.undo(run.id).verdict is Verdict.CLEAN
+    assert items() == {}
 
 
 def test_two_agents_in_two_threads(scene: Scene) -> None:

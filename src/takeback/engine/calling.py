@@ -21,7 +21,7 @@ from takeback.core.values import plain
 from takeback.engine import actions
 from takeback.engine.actions import Function, declared
 from takeback.engine.at_work import AtWork, wholly
-from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, standing
+from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, standing, told
 from takeback.engine.gate import Gate
 from takeback.engine.life import Heartbeat
 from takeback.engine.tracker import Tracker
@@ -178,9 +178,9 @@ class Caller:
                     f"the key {given.key!r} is that of {action.name} ({id}); {self._declared.name} was not called",
                     hint="a key names one action of its run",
                 )
-            if in_doubt(history, action):
+            if in_doubt(history, action) and not self._cleared_up(action):
                 raise HandedOver(
-                    f"nobody can tell whether {action.name} ({id}) happened before the crash: {action.why}",
+                    f"nobody can tell whether {action.name} ({id}) happened: {action.why}",
                     hint=f"look, then `takeback handover return {self._run.id} --happened {id}` (or --never)",
                 )
             # Also one that raised, was cut short, or could not be taken back: the other system has it.
@@ -196,6 +196,19 @@ class Caller:
                 hint="a changed plan is another run: give it another key",
             )
         return None
+
+    def _cleared_up(self, action: Action) -> bool:
+        """Ask the check of a call in doubt once more: it may be able to tell by now."""
+        seen = self._calls.look_at(action)
+        if seen.in_doubt:
+            return False
+        kept, changes = (
+            self._calls.keep(seen.result),
+            told(self._ledger.history, action, happened=seen.happened),
+        )
+        word = e.ActionTold(action.id, seen.happened, changes, "check", kept.view, kept.full)
+        self._ledger.append([word], self._run.id)
+        return True
 
     def _begin(self, given: Given) -> tuple[Call, str]:
         run, named = self._run, self._declared

@@ -111,10 +111,7 @@ class Run:
             if self._replayed:
                 return
             if not in_time:
-                raise RunBusy(
-                    f"calls of run {self.id} are still at work, so it was neither committed nor taken back",
-                    hint=f"when they have ended: takeback undo {self.id}",
-                ) from error
+                raise self._out_of_time() from error
             if error is None:
                 try:
                     self._check_invariants()
@@ -126,6 +123,8 @@ class Run:
                 self._fail(error)
         finally:
             self._beat.stop()
+            if self._body and self._ledger.history.actions[self._body].life is not Life.OPEN:
+                self._beat.remove(self._body)
 
     async def __aenter__(self) -> Run:
         _, cancelled = await wholly(self.__enter__)
@@ -240,6 +239,11 @@ class Run:
             ) from error
         self._ledger.append([e.RunEnded(e.Outcome.FAILED, why)], self.id)
         error.add_note(f"Takeback: {self.report}")
+
+    def _out_of_time(self) -> RunBusy:
+        why = f"calls of run {self.id} are still at work, so it was neither committed nor taken back"
+        self._tracker.end(self._body, e.Outcome.STOPPED, why=why, after=[e.RunHandedOver(why)])
+        return RunBusy(why, hint=f"when they have ended: takeback undo {self.id}")
 
     # What happens inside
 
