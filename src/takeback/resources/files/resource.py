@@ -25,18 +25,17 @@ from takeback.resources.files.entry import (
     Entry,
     change_of,
     entry_of,
-    join,
-    key_of,
     path_of_target,
     split,
     version_of,
 )
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.observer import Observer
-from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
+from takeback.resources.files.place import Place
+from takeback.resources.files.proof import unlike
 from takeback.resources.files.rescue import rescue
 from takeback.resources.files.restore import Restorer, Work
-from takeback.resources.files.tree import Row, entry_in
+from takeback.resources.files.tree import entry_in
 
 NODES_KEPT = 4096
 NODE_PACKED_FROM_BYTES = 1024
@@ -137,30 +136,9 @@ class Files:
     def audit(self) -> list[Finding]:
         """Read every file again and compare it with what is believed of it, whatever its times say."""
         self._observer.look()
-        files = (
-            (path, name, row)
-            for path, folder in self._observer.known.walk()
-            for name, row in folder.files.items()
-            if row.entry.kind == FILE
-        )
-        with self._place.batch() as opened:
-            return [
-                Finding(text_of(join(path, name)), "its bytes changed although its size and times did not")
-                for path, name, row in self._progress("Reading files", files, self.counted()[0])
-                if not self._is_as_believed(path, name, row, opened)
-            ]
-
-    def _is_as_believed(self, path: bytes, name: bytes, row: Row, opened: OpenFolders) -> bool:
-        try:
-            fd = os.open(name, FILE_FLAGS, dir_fd=opened(path))
-        except OSError:
-            # Gone or closed to us since the look: that is drift, not a lie of the disk.
-            return True
-        try:
-            before = key_of(os.fstat(fd))
-            return self._contents.put(fd, before.size) == row.entry.content or before != row.key
-        finally:
-            os.close(fd)
+        what = "its bytes changed although its size and times did not"
+        paths = unlike(self._place, self._observer.known, self._contents, self._progress)
+        return [Finding(text_of(path), what) for path in paths]
 
     def remember(self) -> None:
         """Keep what is known for the next process."""

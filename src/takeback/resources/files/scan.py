@@ -7,13 +7,11 @@ process looks at half of it: it shares the memory of this one, and sends back on
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 
-import msgspec
-
+from takeback import forked
 from takeback.resources.files.entry import Key, join
 from takeback.resources.files.place import FOLDER_FLAGS, OPEN_DEPTH_MAX, Place
 from takeback.resources.files.tree import Folder
@@ -31,13 +29,10 @@ def scan(place: Place, root: Folder) -> Dirty:
     shares = _shares(root)
     if len(shares) == 1:
         return _look(place, shares[0])
-    reader, child = _fork_look(place, shares[1])
-    dirty = _look(place, shares[0])
-    theirs = _collect(reader, child)
-    # If the second process could not finish, this one does its share too.
-    for path, names in (theirs if theirs is not None else _look(place, shares[1])).items():
-        dirty[path].update(names)
-    return dirty
+    mine, theirs = forked.both(partial(_look, place), shares[0], shares[1], Dirty)
+    for path, names in theirs.items():
+        mine.setdefault(path, set()).update(names)
+    return mine
 
 
 Share = list[tuple[bytes, Folder, bool]]
@@ -46,7 +41,7 @@ Share = list[tuple[bytes, Folder, bool]]
 
 def _shares(root: Folder) -> list[Share]:
     whole: Share = [(b"", root, True)]
-    if sys.platform != "linux" or threading.active_count() > 1 or (os.cpu_count() or 1) < 2:
+    if not forked.possible():
         return [whole]
     sizes = {name: _size(folder) for name, folder in root.folders.items()}
     total = sum(sizes.values())
@@ -180,31 +175,3 @@ def _unchanged(key: Key | None, found: os.stat_result) -> bool:
         and found.st_mode == key.mode
         and found.st_dev == key.dev
     )
-
-
-def _fork_look(place: Place, share: Share) -> tuple[int, int]:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writer)
-        return reader, child
-    code = 1
-    try:
-        os.close(reader)
-        with os.fdopen(writer, "wb") as out:
-            out.write(
-                msgspec.msgpack.encode({path: list(names) for path, names in _look(place, share).items()})
-            )
-        code = 0
-    finally:
-        # Nothing of the parent's may run here: no exit handlers, no flushing of its buffers.
-        os._exit(code)
-
-
-def _collect(reader: int, child: int) -> Dirty | None:
-    with os.fdopen(reader, "rb") as pipe:
-        data = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if status:
-        return None
-    return msgspec.msgpack.decode(data, type=dict[bytes, set[bytes]])
