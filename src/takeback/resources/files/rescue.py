@@ -61,6 +61,7 @@ def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Content
                 if _looked_at(staging, name, contents) not in (None, *known):
                     kept[swap.target] = _give_back(place, staging, name, paths[swap.target])
     staging.close()
+    staging.free()
     return Rescued(True, kept)
 
 
