@@ -27,7 +27,7 @@ from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RollbackIncomplete, UsageError
 from takeback.ports import Finding, Journal, Progress, silent
-from takeback.resources.files import tree as trees
+from takeback.resources.files import deltas
 from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder
 from takeback.resources.files.resource import Files, file_text, tree_of
@@ -84,7 +84,7 @@ class Workspace:
         """What held when a running action began; it may be writing the file now."""
         for mark in getattr(action.began, "marks", ()):
             if mark.resource == "files":
-                found = trees.lookup(tree_of(mark.state), os.fsencode(config.FILE), self.store.get)
+                found = deltas.lookup(tree_of(mark.state), os.fsencode(config.FILE), self.store.get)
                 text = file_text(StoredContents(self.store), version_of(found))
                 return (
                     config.parse_config(text.decode(), self.root / config.FILE) if text else config.Config()

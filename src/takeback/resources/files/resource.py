@@ -15,7 +15,7 @@ from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
-from takeback.resources.files import tree as trees
+from takeback.resources.files import deltas
 from takeback.resources.files.capture import Capture
 from takeback.resources.files.entry import (
     FILE,
@@ -135,7 +135,8 @@ class Files:
 
     def audit(self) -> list[Finding]:
         """Read every file again and compare it with what is believed of it, whatever its times say."""
-        self._observer.look()
+        with self._kept_or_forgotten():
+            self._observer.look()
         what = "its bytes changed although its size and times did not"
         paths = unlike(self._place, self._observer.known, self._contents, self._progress)
         return [Finding(text_of(path), what) for path in paths]
@@ -156,15 +157,12 @@ class Files:
         start, end = tree_of(since.state), tree_of(until.state)
         found = self._observer.between(start, end)
         if found is None:
-            found = trees.diff(start, end, self._get)
+            found = deltas.diff(start, end, self._get)
         return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
 
     def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
         """Every blob that these marks need, nodes and contents."""
-        live: set[bytes] = set()
-        for mark in marks:
-            trees.reach(tree_of(mark.state), self._get, self._contents, live)
-        return live
+        return deltas.reach((tree_of(mark.state) for mark in marks), self._get, self._contents)
 
     def text(self, version: Version) -> bytes | None:
         try:
