@@ -44,7 +44,7 @@ def halves(items: Iterable[S], weight: Callable[[S], int]) -> tuple[list[S], lis
     while first and left > 0:
         left -= weight(first[-1])
         second.append(first.pop())
-    return first, second
+    return first, second[::-1]
 
 
 def _fork(do: Callable[[S], R], share: S) -> tuple[int, int]:
