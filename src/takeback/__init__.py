@@ -11,6 +11,8 @@ from takeback.errors import (
     ConflictError,
     CorruptionError,
     DriftError,
+    HandedOver,
+    InvariantBroken,
     LeaseLost,
     RefusedError,
     RollbackIncomplete,
@@ -20,18 +22,29 @@ from takeback.errors import (
 )
 
 if TYPE_CHECKING:
-    from takeback.core.history import Checkpoint
+    from takeback.core.subjects import Checkpoint
+    from takeback.engine.actions import action, current_call
     from takeback.engine.diff import Diff
     from takeback.engine.report import RollbackReport
+    from takeback.engine.runs import Run, Step
     from takeback.opening import open_workspace as open  # noqa: A004  takeback.open is the name
+    from takeback.resources.calls.resource import Call
+    from takeback.workflows.steps import Workflow, workflow
     from takeback.workspace import Workspace
 else:
     _LATER = {
         "open": "opening:open_workspace",
-        "Checkpoint": "core.history:Checkpoint",
+        "Call": "resources.calls.resource:Call",
+        "Run": "engine.runs:Run",
+        "Step": "engine.runs:Step",
+        "action": "engine.actions:action",
+        "current_call": "engine.actions:current_call",
+        "Checkpoint": "core.subjects:Checkpoint",
         "Diff": "engine.diff:Diff",
         "RollbackReport": "engine.report:RollbackReport",
+        "Workflow": "workflows.steps:Workflow",
         "Workspace": "workspace:Workspace",
+        "workflow": "workflows.steps:workflow",
     }
 
     def __getattr__(name: str) -> object:
@@ -47,19 +60,28 @@ else:
 __all__ = [
     "ABSENT",
     "BackendError",
+    "Call",
     "Checkpoint",
     "ConflictError",
     "CorruptionError",
     "Diff",
     "DriftError",
+    "HandedOver",
+    "InvariantBroken",
     "LeaseLost",
     "RefusedError",
     "RollbackIncomplete",
     "RollbackReport",
+    "Run",
     "RunBusy",
+    "Step",
     "TakebackError",
     "UsageError",
+    "Workflow",
     "Workspace",
     "__version__",
+    "action",
+    "current_call",
     "open",
+    "workflow",
 ]

@@ -67,6 +67,11 @@ def state_home() -> Path:
     return platformdirs.user_state_path("takeback")
 
 
+def names_state_home() -> bool:
+    """Whether the environment says where the state is, so that a later process has to be told too."""
+    return bool(os.environ.get("TAKEBACK_HOME"))
+
+
 def home_folder() -> Path:
     """The user's own home folder, which is not protected as a whole by accident."""
     return Path(os.path.realpath(os.path.expanduser("~")))

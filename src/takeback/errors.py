@@ -66,6 +66,18 @@ class RefusedError(ConflictError):
     code = "refused"
 
 
+class InvariantBroken(ConflictError):
+    """Something that must hold does not; the run stops at once, and nothing is tried again."""
+
+    code = "invariant"
+
+
+class HandedOver(ConflictError):
+    """The run waits for a human; what it did so far stays."""
+
+    code = "handed-over"
+
+
 class JournalMoved(ConflictError):
     """Another process appended first, so the caller decided on an old view."""
 
@@ -88,6 +100,10 @@ class CorruptionError(TakebackError):
 
     exit_code = 5
     code = "corrupt"
+
+
+class ContentGone(CorruptionError):
+    """Content that is not kept any more, or was lost: nothing of it is there, damaged or not."""
 
 
 class FormatTooNew(TakebackError):

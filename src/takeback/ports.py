@@ -6,7 +6,7 @@ same suite as the durable ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -155,6 +155,8 @@ class Traits(msgspec.Struct, frozen=True):
     """Taking back and redoing give the very same version."""
     detects_drift: bool
     """It can tell that somebody else wrote."""
+    external: bool = False
+    """Its changes are in other systems: taken back one at a time, and never made again by a redo."""
 
 
 class Swap(msgspec.Struct, frozen=True):
@@ -175,8 +177,12 @@ class Swapped(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+Latest = Callable[[Target], Version]
+"""The version that the journal last recorded of a target."""
+
+
 class Resource(Protocol):
-    """One kind of thing that can be changed and taken back. It observes, reads and writes versions."""
+    """One kind of thing that can be changed and taken back. It reads and writes versions."""
 
     @property
     def name(self) -> str:
@@ -184,6 +190,33 @@ class Resource(Protocol):
 
     @property
     def traits(self) -> Traits: ...
+
+    def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        """The version of each target at the last mark; of what has no marks, at present."""
+
+    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
+        """Apply to `mine` what leads from `base` to `goal`; or say why that cannot be done. Writes nothing."""
+
+    def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        """Which of these swaps could not be carried out, or need not be, and why. Writes nothing.
+
+        `kept` are targets of the same plan that stay as they are.
+        """
+
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
+        """Carry out each swap as a compare-and-swap, and verify it against the world.
+
+        `fresh` says that a mark was taken a moment ago, under the same lock, so that what it saw is the present.
+        Else an earlier attempt was cut short; it had begun at the mark `since`.
+        One that fails does not stop the others. May be called again after a crash, with the same swaps and the
+        same rollback id: what is already at its goal counts as done.
+        """
+
+
+class Observed(Resource, Protocol):
+    """A resource whose changes are found by looking at the world before and after."""
 
     def mark(self) -> Mark:
         """Look at the world and keep what is needed to come back here. Durable when this returns."""
@@ -197,28 +230,8 @@ class Resource(Protocol):
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
         """How the world at `until` differs from the world at `since`."""
 
-    def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
-        """The version of each target at the last mark."""
-
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         """The present version of each target, read from the world and not from memory."""
 
     def changed_at(self, target: Target) -> int:
         """When the target last changed, in nanoseconds, as the system says; 0 where nobody knows."""
-
-    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
-        """Apply to `mine` what leads from `base` to `goal`; or say why that cannot be done. Writes nothing."""
-
-    def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
-        """Which of these swaps could not be carried out, or need not be, and why. Writes nothing.
-
-        `kept` are targets of the same plan that stay as they are.
-        """
-
-    def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
-        """Carry out each swap as a compare-and-swap, and verify it against the world.
-
-        `fresh` says that a mark was taken a moment ago, under the same lock, so that what it saw is the present.
-        One that fails does not stop the others. May be called again after a crash, with the same swaps and the
-        same rollback id: what is already at its goal counts as done.
-        """

@@ -1,149 +1,39 @@
-"""A directory under protection: the composition root, where the parts are put together."""
+"""A directory under protection, with everything that can be done to it."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 
 from takeback import config
+from takeback.assembly import Assembly
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import Change, Target
-from takeback.core.history import Action, Checkpoint, History
+from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
-from takeback.engine import recovery
+from takeback.core.subjects import Action, Checkpoint
+from takeback.engine.conductor import options_of
 from takeback.engine.diff import Diff
-from takeback.engine.ledger import Ledger
-from takeback.engine.life import SignsOfLife
+from takeback.engine.gate import Approve
 from takeback.engine.paths import path_filter
 from takeback.engine.prune import Limits, Pruned, prune
 from takeback.engine.report import RollbackReport
-from takeback.engine.rollback import Rollbacks
-from takeback.engine.tracker import Tracker
+from takeback.engine.runs import Run
 from takeback.errors import ConflictError, RollbackIncomplete, UsageError
-from takeback.ports import Finding, Journal, Progress, silent
-from takeback.resources.files import deltas
-from takeback.resources.files.entry import version_of
-from takeback.resources.files.exclude import excluder
-from takeback.resources.files.resource import Files, file_text, tree_of
+from takeback.ports import Finding
 from takeback.storage.clock import SystemClock
-from takeback.storage.generation import Generation
-from takeback.storage.lock import WorkspaceLock
-from takeback.storage.packs import PackStore
-from takeback.storage.packs.files import StoredContents
 
-AUTOMATIC_GC_S = 3600
+AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
 CONFIG = Target("files", config.FILE)
 
 
-class Workspace:
+class Workspace(Assembly):
     """The state of one protected directory. Close it, or use it in a `with` block."""
 
-    def __init__(
-        self,
-        root: Path,
-        state: Path,
-        journal: Journal,
-        *,
-        watching: bool = False,
-        progress: Progress = silent,
-    ) -> None:
-        self.root = root
-        self.state = state
-        self.journal = journal
-        self.ledger = Ledger(journal)
-        self.notices: list[str] = []
-        """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
-        self._watching = watching
-        self._progress = progress
-
-    # The parts, each made when it is first needed: reading the log opens no content store.
-
-    @cached_property
-    def settings(self) -> config.Config:
-        """takeback.toml, as a human wrote or accepted it: an agent must not loosen its own protection."""
-        running = [action for action in self.history.open_actions() if action.is_tool]
-        if running:
-            return self._settings_before(running[0])
-        entry = self.history.untrusted_since(CONFIG)
-        if entry is None:
-            return config.read_config(self.root)
-        self.notices.append(
-            f"{config.FILE} was changed by {entry.action}; the settings from before it hold until you accept "
-            "the change with `takeback init --accept-config`"
-        )
-        before = file_text(StoredContents(self.store), entry.change.before)
-        return config.parse_config(before.decode(), self.root / config.FILE) if before else config.Config()
-
-    def _settings_before(self, action: Action) -> config.Config:
-        """What held when a running action began; it may be writing the file now."""
-        for mark in getattr(action.began, "marks", ()):
-            if mark.resource == "files":
-                found = deltas.lookup(tree_of(mark.state), os.fsencode(config.FILE), self.store.get)
-                text = file_text(StoredContents(self.store), version_of(found))
-                return (
-                    config.parse_config(text.decode(), self.root / config.FILE) if text else config.Config()
-                )
-        return config.read_config(self.root)
-
-    def accept_config(self) -> None:
-        """Let the settings that an action wrote take effect."""
-        timeline = self.history.timeline(CONFIG)
-        if timeline:
-            self.ledger.append([e.ConfigAccepted(timeline[-1].change.after.id, config.actor())])
-        self.__dict__.pop("settings", None)
-
-    @cached_property
-    def store(self) -> PackStore:
-        return PackStore(self.state / "packs")
-
-    @cached_property
-    def _generation(self) -> Generation:
-        return Generation(self.state / "generation")
-
-    @cached_property
-    def files(self) -> Files:
-        hidden = [
-            os.fsencode(p.relative_to(self.root))
-            for p in [self.state.parent.parent]
-            if p.is_relative_to(self.root)
-        ]
-        return Files(
-            self.root,
-            self.state,
-            self.store,
-            StoredContents(self.store),
-            excluded=excluder(self.settings.files.exclude, hidden),
-            stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
-            generation=self._generation,
-            watching=self._watching,
-            progress=self._progress,
-        )
-
-    @cached_property
-    def lock(self) -> WorkspaceLock:
-        return WorkspaceLock(self.state / "lock")
-
-    @cached_property
-    def tracker(self) -> Tracker:
-        life = SignsOfLife(self.state / "alive")
-        return Tracker(self.ledger, [self.files], self.lock, life, self.state.name)
-
-    @cached_property
-    def rollbacks(self) -> Rollbacks:
-        return Rollbacks(self.tracker, config.actor())
-
     # What happened
-
-    @property
-    def history(self) -> History:
-        """What the journal says now."""
-        return self.ledger.refresh()
 
     def log(self) -> list[Action | Checkpoint]:
         """Every action and checkpoint, oldest first."""
@@ -199,16 +89,6 @@ class Workspace:
 
     # Recording
 
-    def recover(self) -> None:
-        """Finish and settle what a crash left open; `notices` says what was done."""
-        with self.lock.held():
-            history = self.history
-            if not history.open_actions() and not history.open_actions(Life.BACKGROUND):
-                return
-            if finished := self.rollbacks.finish():
-                self.notices.append(f"finished the {finished.kind} that was cut short. {finished}")
-            self.notices += recovery.settle(self.tracker)
-
     def save(self, message: str = "") -> Checkpoint:
         """Take a checkpoint."""
         with self.lock.held():
@@ -225,17 +105,54 @@ class Workspace:
         """
         with self.lock.held():
             self.recover()
-            id = self.tracker.begin(name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref)
+            self.keep_within_quota()
+            id = self.tracker.begin_single(
+                name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref
+            )
         self.tracker.life.show(id)
         try:
             yield id
         except BaseException as error:
-            self.tracker.end(id, e.Outcome.FAILED, why=f"{type(error).__name__}: {error}"[:500])
+            self.tracker.end_single(id, e.Outcome.FAILED, why=f"{type(error).__name__}: {error}"[:500])
             raise
         else:
-            self.tracker.end(id, e.Outcome.DONE)
+            self.tracker.end_single(id, e.Outcome.DONE)
         finally:
             self.tracker.life.end(id)
+
+    def run(
+        self,
+        name: str,
+        *,
+        key: str = "",
+        autopilot: bool = False,
+        checkpoint: str = "step",
+        on_conflict: str = "keep",
+        approve: Approve | None = None,
+        approval_wait_s: float = 3600.0,
+        invariants: Sequence[Callable[[], object]] = (),
+        actor: str = "",
+        session: str = "",
+        ref: str = "",
+        command: Sequence[str] = (),
+        wait_s: float = 60.0,
+    ) -> Run:
+        """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception."""
+        options = options_of(
+            name,
+            key=key,
+            autopilot=autopilot,
+            checkpoint=checkpoint,
+            on_conflict=on_conflict,
+            invariants=invariants,
+            actor=actor or config.actor(),
+            session=session,
+            parent=self.parent_action(),
+            ref=ref,
+            command=tuple(command),
+            wait_s=wait_s,
+        )
+        return self.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
 
     def parent_action(self) -> str:
         """The action of this workspace inside which this process runs."""
@@ -316,12 +233,18 @@ class Workspace:
                 Limits(limits.keep_days, limits.keep_checkpoints, limits.quota_bytes),
                 SystemClock().now_us(),
                 self._progress,
+                history.values(),
             )
 
     def keep_within_quota(self) -> None:
-        """Clean up by itself when the store has outgrown its quota, but not again and again."""
+        """Clean up by itself when the store has outgrown its quota, but not again and again.
+
+        Before an action begins, and not after it ended: what it did must not be pruned before it can be taken back.
+        """
         quota = self.settings.store.quota_bytes
-        if quota and self.store.size_bytes() > quota and self._generation.age_s() > AUTOMATIC_GC_S:
+        size = self.store.size_bytes() if quota else 0
+        wait_s = AUTOMATIC_GC_S if size < 2 * quota else URGENT_GC_S
+        if size > quota and self._generation.age_s() > wait_s:
             pruned = self.gc()
             self.notices.append(
                 f"the stored content had outgrown its quota: freed {pruned.freed / 1e6:,.0f} MB of old states"

@@ -88,8 +88,17 @@ def give_up_root() -> None:
 
 def bound(world: Workspace, *words: str, code: int = 0) -> Result:
     """Run a command that permissions bind; it must end with this exit code."""
-    done = subprocess.run(
-        [PYTHON, "-m", "takeback", *words],
+    done = bound_process(world, "takeback", *words)
+    result = Result(done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in result.said and "mistake in Takeback" not in result.said, result
+    assert result.code == code, (words, result)
+    return result
+
+
+def bound_process(world: Workspace, module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of Python that permissions bind, to its end or until it is killed."""
+    return subprocess.run(
+        [PYTHON, "-m", module, *words],
         cwd=world.root,
         env=environment(world.home),
         capture_output=True,
@@ -97,7 +106,3 @@ def bound(world: Workspace, *words: str, code: int = 0) -> Result:
         preexec_fn=give_up_root,
         timeout=60,
     )
-    result = Result(done.returncode, done.stdout, done.stderr)
-    assert "Traceback" not in result.said and "mistake in Takeback" not in result.said, result
-    assert result.code == code, (words, result)
-    return result

@@ -109,8 +109,8 @@ def test_damaged_bytes_name_their_place(data: bytes) -> None:
 
 @pytest.mark.parametrize("event", [{"type": "checkpoint-taken"}, {"type": "from-the-future"}])
 def test_a_newer_event_is_refused_and_not_misread(event: dict[str, str]) -> None:
-    data = msgspec.json.encode(msgspec.to_builtins(envelope(v=2)) | {"event": event})
-    with pytest.raises(FormatTooNew, match="event format 2"):
+    data = msgspec.json.encode(msgspec.to_builtins(envelope(v=e.EVENTS_VERSION + 1)) | {"event": event})
+    with pytest.raises(FormatTooNew, match=f"event format {e.EVENTS_VERSION + 1}"):
         unseal(data, "event 9")
 
 

@@ -163,7 +163,8 @@ def test_a_plan_can_be_decided_otherwise_for_one_target() -> None:
     plan = story.plan(select.last_action(story.history))
     first = plan.items[0]
     other = type(first)(first.target, Do.KEEP, first.present, first.present, first.settles)
-    assert plan.replace(other).swaps == plan.swaps[1:]
+    assert plan.decided({other.target: other}).swaps == plan.swaps[1:]
+    assert plan.decided({}) is plan
 
 
 def touch(story: Story, mtime: str, content: str = "same") -> str:

@@ -82,15 +82,49 @@ def test_a_diff_of_a_pruned_action_is_no_failure(desk: Desk) -> None:
 
 def test_the_quota_is_met_from_the_oldest_on(desk: Desk) -> None:
     random = Random(7)
-    settings(desk, "quota-bytes = 400_000")
     for n in range(8):
         desk.agent(**{f"f{n % 2}": "".join(chr(32 + random.randrange(90)) for _ in range(80_000))})
+    settings(desk, "quota-bytes = 400_000")
     pruned = desk.tb.gc()
     assert pruned.bytes_before > 400_000 >= pruned.bytes_after
     # The newest is still there, the oldest is not.
     desk.tb.undo()
     with pytest.raises(ConflictError):
         desk.tb.undo(next(a.id for a in desk.tb.history.actions.values() if a.is_tool))
+
+
+def test_a_quota_is_met_again_and_again(desk: Desk) -> None:
+    """What one clean-up let go is no damage to the next."""
+    random = Random(7)
+    settings(desk, "quota-bytes = 400_000")
+    for n in range(24):
+        desk.agent(**{f"f{n % 2}": "".join(chr(32 + random.randrange(90)) for _ in range(80_000))})
+        if n % 8 == 7:
+            assert desk.tb.gc().bytes_after <= 400_000
+            assert desk.tb.verify(deep=True) == []
+    again = desk.tb.gc()
+    assert (again.marks_pruned, again.freed) == (0, 0)
+    desk.tb.undo()
+
+
+def test_a_cleanup_that_was_cut_short_is_no_damage_to_the_next(desk: Desk) -> None:
+    """A part of an old state is gone and its root is not; as when the disk was full in between."""
+    old = desk.tb.save()
+    desk.human("sub/file", big("x"))
+    second = desk.tb.save()
+    desk.human("sub/file", big("y"))
+    third = desk.tb.save()
+    files, store = desk.tb.files, desk.tb.store
+    live = files.blobs([third.taken.marks[0], old.taken.marks[0]])
+    root_of_second = bytes.fromhex(second.taken.marks[0].state[3:])
+    store.sweep(live | {root_of_second}, thorough=True)
+    desk.reopen()
+    assert desk.tb.gc().marks_kept == 3
+    assert desk.tb.verify(deep=True) == []
+    for checkpoint in (old, third):
+        desk.tb.restore(checkpoint)
+    with pytest.raises(TakebackError):
+        desk.tb.restore(second)
 
 
 def test_a_quota_that_is_too_small_keeps_the_last_state(desk: Desk) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import takeback
 from takeback.core.rollback import Verdict
 from takeback.opening import open_workspace
 from takeback.resources.files.exclude import excluder
@@ -161,3 +162,46 @@ def test_a_restore_leaves_excluded_files_where_they_are(project: Project) -> Non
     project.tb.restore(checkpoint)
     assert (project.root / "x.log").read_text() == "grown"
     assert (project.root / "plan").read_text() == "old"
+
+
+# What is Takeback's own
+
+
+def test_checkpoints_of_workflows_are_claimed() -> None:
+    excluded = excluder([])
+    for path in (
+        "memory/checkpoints/w.json",
+        "memory/checkpoints/w.lock",
+        "memory/checkpoints/.lock",
+        "memory/checkpoints/.w.json.tmp",
+        "memory/checkpoints/set-aside/w.1.json",
+        "agents/codex/memory/checkpoints/w.json",
+    ):
+        assert excluded(os.fsencode(path)), path
+    for path in (
+        "memory",
+        "memory/checkpoints",
+        "memory/checkpoints/notes.md",
+        "memory/checkpoints/deep/w.json",
+        "memory/w.json",
+        "src/memory/checkpoints/w.json",
+        "agents/a/b/memory/checkpoints/w.json",
+    ):
+        assert not excluded(os.fsencode(path)), path
+
+
+def test_the_progress_of_a_workflow_is_never_taken_back(project: Project) -> None:
+    """An undo that took a checkpoint back would have the agent send its message a second time."""
+    tb = project.open()
+    tb.save()
+    workflow = takeback.workflow("w", key="k", steps=["send", "report"], root=project.root)
+    with tb.recording("agent"), workflow, workflow.step("send"):
+        (project.root / "plan").write_text("new")
+    assert tb.undo().verdict is Verdict.CLEAN
+    assert (project.root / "plan").read_text() == "old"
+    with takeback.workflow("w", key="k", steps=["send", "report"], root=project.root) as work:
+        assert work.remaining == ["report"]
+    before = sorted((project.root / "memory/checkpoints").iterdir())
+    tb.restore(tb.log()[0].id)
+    assert sorted((project.root / "memory/checkpoints").iterdir()) == before
+    assert any("takeback workflow" in text for mark in tb.save().taken.marks for text in mark.stated)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import bound
-from tests.world.cli import Workspace, items
+from takeback.testing import crash
+from tests.cli.processes import bound, bound_process, give_up_root
+from tests.world.cli import Workspace, environment, items
+
+STRANGER = 12345
 
 
 @pytest.fixture
@@ -28,7 +35,7 @@ def undo(world: Workspace, *words: str) -> None:
 
 
 def test_an_unreadable_file_is_stated_and_does_not_stop_the_rest(world: Workspace) -> None:
-    (world.root / "plan.md").chmod(0)
+    give_away(world, "plan.md", 0)
     saved = bound(world, "save", "--json").json
     assert any(text.startswith("plan.md cannot be read") for text in saved["not_covered"]), saved
     agent(world, "echo new > sub/inner.md")
@@ -36,22 +43,47 @@ def test_an_unreadable_file_is_stated_and_does_not_stop_the_rest(world: Workspac
     assert world.read("sub/inner.md") == "old\n"
     assert (world.root / "plan.md").stat().st_mode & 0o777 == 0
     # Once it can be read, nothing is left to state.
-    (world.root / "plan.md").chmod(0o644)
+    os.chown(world.root / "plan.md", os.geteuid(), -1)
     assert bound(world, "save", "--json").json["not_covered"] == []
 
 
-def test_an_unreadable_folder_is_stated(world: Workspace) -> None:
-    (world.root / "sub").chmod(0)
+def test_a_closed_folder_of_another_user_is_stated(world: Workspace) -> None:
+    give_away(world, "sub")
     saved = bound(world, "save", "--json").json
-    (world.root / "sub").chmod(0o755)
     assert any(text.startswith("sub cannot be opened") for text in saved["not_covered"]), saved
+    os.chown(world.root / "sub", os.geteuid(), -1)
     assert bound(world, "save", "--json").json["not_covered"] == []
+
+
+def give_away(world: Workspace, name: str, mode: int = 0o700) -> None:
+    (world.root / name).chmod(mode)
+    os.chown(world.root / name, STRANGER, -1)
+
+
+def test_a_closed_folder_of_ones_own_is_recorded_and_left_as_it_is(world: Workspace) -> None:
+    (world.root / "sub").chmod(0)
+    before = world.look()
+    assert bound(world, "save", "--json").json["not_covered"] == []
+    assert world.changes_since(before) == []
+    agent(world, "chmod 755 sub; rm sub/inner.md; chmod 000 sub")
+    undo(world)
+    assert world.changes_since(before) == []
+
+
+def test_a_closed_folder_is_looked_into_once(world: Workspace) -> None:
+    """Opening it leaves its change time behind: that happens when it was closed, and not at each look."""
+    (world.root / "sub").chmod(0)
+    bound(world, "save")
+    ctime_ns = (world.root / "sub").stat().st_ctime_ns
+    bound(world, "save")
+    agent(world, "echo new > plan.md")
+    assert (world.root / "sub").stat().st_ctime_ns == ctime_ns
 
 
 def test_more_than_can_be_listed_is_counted(world: Workspace) -> None:
     for n in range(70):
         world.human(f"closed-{n}", "x")
-        (world.root / f"closed-{n}").chmod(0)
+        give_away(world, f"closed-{n}", 0)
     saved = bound(world, "save", "--json").json
     named = [text for text in saved["not_covered"] if text.startswith("closed-")]
     assert len(named) == 70 or any("more" in text for text in saved["not_covered"]), len(named)
@@ -69,20 +101,79 @@ def test_more_than_can_be_listed_is_counted(world: Workspace) -> None:
         "chmod 555 .",
         "echo new > plan.md; rm -r sub; chmod 555 .",
         "chmod -R a-w .",
+        "echo new > sub/inner.md; chmod 000 sub",
+        "rm sub/inner.md; echo x > sub/made.md; chmod 000 sub",
+        "chmod 600 sub/inner.md; chmod 000 sub",
+        "echo new > sub/inner.md; chmod 400 sub",
+        "chmod 600 sub/inner.md; chmod 400 sub",
+        "echo new > sub/inner.md; chmod 100 sub",
+        "mkdir -p sub/deep/er; echo x > sub/deep/er/f; chmod 000 sub/deep/er sub/deep sub",
+        "mkdir -p new/deep; echo x > new/deep/f; chmod 000 new/deep new",
+        "mv sub moved; echo new > moved/inner.md; chmod 000 moved",
+        "echo new > sub/inner.md; chmod 000 sub/inner.md sub",
+        "ln sub/inner.md linked; chmod 000 sub",
     ],
 )
-def test_what_the_agent_closed_is_opened_again(script: str, world: Workspace) -> None:
+@pytest.mark.parametrize("watching", [False, True], ids=["scanning", "watching"])
+def test_what_the_agent_closed_is_opened_again(script: str, world: Workspace, watching: bool) -> None:
     before = world.look()
-    agent(world, script)
+    if watching:
+        program = (sys.executable, "-m", "tests.resources.living", str(world.root), str(world.home), script)
+        subprocess.run(program, env=environment(world.home), preexec_fn=give_up_root, check=True)
+    else:
+        agent(world, script)
+    closed = world.look()
     undo(world)
     assert world.changes_since(before) == []
+    bound(world, "redo")
+    assert world.changes_since(closed) == []
+
+
+@pytest.mark.parametrize("place", ["door-noted", "door-opened"])
+@pytest.mark.parametrize("command", ["save", "undo"])
+def test_killed_while_a_closed_folder_stands_open(world: Workspace, command: str, place: str) -> None:
+    """It is opened to look into it, or to put something back; the next command closes it again."""
+    (world.root / "sub").chmod(0o555)
+    agent(world, "chmod 755 sub; echo new > sub/inner.md; chmod 555 sub")
+    if command == "save":
+        (world.root / "sub").chmod(0)
+    before = world.look()
+    killed = bound_process(world, "takeback.testing.crash", place, "1", "--", "takeback", command)
+    assert killed.returncode == crash.KILLED, killed
+    is_open = stat.S_IMODE((world.root / "sub").stat().st_mode) == before[b"sub"].mode | 0o700
+    assert is_open == (place == "door-opened")
+    bound(world, "save")
+    if command == "save":
+        assert world.changes_since(before) == []
+    else:
+        assert (world.read("sub/inner.md"), stat.S_IMODE((world.root / "sub").stat().st_mode)) == (
+            "old\n",
+            0o555,
+        )
+        assert bound(world, "undo", "--json").json["verdict"] == "nothing"
+    assert not list(world.home.rglob("doors"))
+
+
+def test_killed_while_the_workspace_itself_stands_open(world: Workspace) -> None:
+    """Also where a command that finishes nothing comes first."""
+    agent(world, "echo new > plan.md; echo new > sub/inner.md; chmod 555 .")
+    for place in ("door-opened", "restore-ready", "restore-swapped", "restore-dressed"):
+        killed = bound_process(world, "takeback.testing.crash", place, "1", "--", "takeback", "undo")
+        assert killed.returncode == crash.KILLED, (place, killed)
+        bound(world, "diff")
+        assert stat.S_IMODE(world.root.stat().st_mode) == 0o555, place
+        bound(world, "save")
+        assert (world.read("plan.md"), world.read("sub/inner.md")) == ("old\n", "old\n"), place
+        assert stat.S_IMODE(world.root.stat().st_mode) == 0o755, place
+        assert not list(world.root.glob(".takeback-*"))
+        bound(world, "redo")
 
 
 def test_what_was_out_of_sight_is_not_called_clean(world: Workspace) -> None:
-    """The agent closed a folder behind a change inside it: nobody could see that when it was recorded."""
-    agent(world, "chmod 000 sub/inner.md sub plan.md")
+    """The agent gave a folder away behind a change inside it: nobody could see that when it was recorded."""
+    agent(world, f"chmod 600 sub/inner.md; chmod 700 sub; chown {STRANGER} sub")
     done = bound(world, "undo", "--json", code=6)
-    assert items(done) == {"plan.md": "restored", "sub": "restored", "sub/inner.md": "unverifiable"}
+    assert items(done) == {"sub": "restored", "sub/inner.md": "unverifiable"}
 
 
 @pytest.mark.parametrize("many", [1, 20], ids=["synced-one-by-one", "synced-together"])
@@ -96,10 +187,9 @@ def test_a_file_that_nobody_may_read_is_put_back(world: Workspace, many: int) ->
         (world.root / name).chmod(0)
     before = world.look()
     agent(world, "rm -f secret-*")
-    done = bound(world, "undo", "--json", code=6)
-    assert {items(done)[name] for name in names} == {"unverifiable"}, done
+    undo(world)
     assert world.changes_since(before) == []
-    # Root can read it again, and so call it clean.
+    # And by root, who can read it anyway.
     world.do("redo")
     world.undo()
     assert world.changes_since(before) == []

@@ -14,7 +14,7 @@ from takeback.errors import CorruptionError, FormatTooNew
 from takeback.resources.files import deltas
 from takeback.resources.files import tree as trees
 from takeback.resources.files.deltas import Deltas
-from takeback.resources.files.entry import FIFO, FILE, FOLDER, LINK, Entry, entry_of, join, version_of
+from takeback.resources.files.entry import FIFO, FILE, FOLDER, LINK, Entry, entry_of, join, split, version_of
 from takeback.resources.files.tree import Folder, Row
 
 Model = dict[bytes, Entry]
@@ -230,6 +230,8 @@ def test_a_state_is_the_same_tree_whether_stored_whole_or_not(some: list[Model],
     for name, model in zip(names, some, strict=True):
         for path in {path for other in some for path in other}:
             assert trees.same(deltas.lookup(name, path, shelf.get), model.get(path))
+            inside = {split(below)[1] for below in model if below and split(below)[0] == path}
+            assert deltas.State(name, shelf.get).folder(path).keys() == inside
     for start, before in zip(names, some, strict=True):
         for end, after in zip(names, some, strict=True):
             told = {path: (old, new) for path, old, new in deltas.diff(start, end, shelf.get)}

@@ -186,11 +186,24 @@ def test_it_is_synced_at_checkpoints_and_at_close_and_not_with_each_event(path: 
     with crash.at("", lambda: None) as passes:
         for _ in range(5):
             journal.append([CheckpointTaken()], stream="w")
-        assert passes["disk-sync"] == 0
+        assert passes["disk-sync"] == 5, "the log of each commit, and nothing else"
         journal.sync()
-        assert passes["disk-sync"] == 1
+        assert passes["disk-sync"] == 6
         journal.close()
-        assert passes["disk-sync"] == 2
+        assert passes["disk-sync"] == 7
+
+
+def test_an_append_whose_sync_fails_is_an_error_and_can_be_repeated_under_its_key(path: Path) -> None:
+    journal = SqliteJournal(path)
+    journal.append([CheckpointTaken()], stream="w")
+    with crash.at("disk-sync", disk_full), pytest.raises(BackendError, match="No space left"):
+        journal.append([CheckpointTaken("mine")], stream="w", key="once")
+    with crash.at("", lambda: None) as passes:
+        (record,) = journal.append([CheckpointTaken("mine")], stream="w", key="once")
+        assert passes["disk-sync"] == 1, "what was found under the key is synced before it is acknowledged"
+    assert [found for found in journal.read() if found.event == CheckpointTaken("mine")] == [record]
+    assert list(journal.check()) == []
+    journal.close()
 
 
 @pytest.fixture

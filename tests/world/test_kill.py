@@ -65,7 +65,16 @@ def scene(folder: Path) -> Iterator[Scene]:
     world = Workspace.at(folder)
     human = world.human
     human("takeback.toml", "[store]\nkeep-checkpoints = 3\n")
-    for name in ("edited", "deleted", "turned", "folder/moved", "folder/deep/x", "mine", "chmodded"):
+    for name in (
+        "edited",
+        "deleted",
+        "turned",
+        "folder/moved",
+        "folder/deep/x",
+        "mine",
+        "chmodded",
+        "calm/edited",
+    ):
         human(name, f"old {name}\n")
     human("large", torture.noise(200_000))
     with takeback.open(world.root, home=world.home) as tb:
@@ -89,6 +98,7 @@ def scene(folder: Path) -> Iterator[Scene]:
 def _second_action(world: Workspace) -> None:
     root = world.root
     world.human("edited", "by the second\n")
+    world.human("calm/edited", "by the second, and its folder has the time of before\n")
     world.human("large", torture.noise(200_000, seed=2))
     world.human("made/by/second", "x")
     (root / "deleted").unlink()
@@ -173,6 +183,21 @@ def failures(folder: Path, command: str, judge: Judge, which: str) -> list[str]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_killed_at_each_named_place(tmp_path: Path, command: str, judge: Judge, which: str) -> None:
     assert failures(tmp_path, command, judge, which) == []
+
+
+def test_a_folder_in_which_the_human_worked_after_the_kill_keeps_its_time(tmp_path: Path) -> None:
+    """The time of one that only the rollback worked in is put back; not where somebody else was at work too."""
+    with scene(tmp_path / "dry") as stage:
+        passed = places_of(["undo"], cwd=stage.world.root, home=stage.world.home)
+    last = len(passed) - passed[::-1].index("restore-swapped")
+    with scene(tmp_path / "killed") as stage:
+        assert stage.kill(last, "undo")
+        stage.world.human("calm/mine", "made after the kill")
+        made_ns = (stage.world.root / "calm").stat().st_mtime_ns
+        assert stage.run("save") == 0
+        assert (stage.world.root / "calm").stat().st_mtime_ns == made_ns
+        assert stage.world.read("calm/mine") == "made after the kill"
+        assert stage.world.read("calm/edited") == "old calm/edited\n"
 
 
 @pytest.mark.sweep

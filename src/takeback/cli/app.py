@@ -13,7 +13,7 @@ import click
 
 from takeback import config
 from takeback._version import __version__
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.session import Session
 from takeback.errors import TakebackError
 
 COMMANDS = {
@@ -30,6 +30,8 @@ COMMANDS = {
     "verify": "Check that nothing recorded was lost or altered",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
     "du": "Show how much disk the recorded history takes",
+    "workflow": "Keep work of several steps safe over restarts",
+    "monitor": "Watch for workflows that nobody works on any more",
     "completion": "Print the completion script of a shell",
 }
 """Each command and its help line, known without importing it: the command line starts faster."""
@@ -45,7 +47,7 @@ Exit codes:
 
 
 class Output(NamedTuple):
-    """Where an error goes. With `run`, standard output belongs to the command."""
+    """Where an error goes. With `run` and `workflow wake`, standard output belongs to the command."""
 
     json: bool
     to_stderr: bool
@@ -60,7 +62,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: TakebackCommand = import_module(f"takeback.cli.commands.{name}").command
+        command: click.Command = import_module(f"takeback.cli.commands.{name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -87,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     own = words[: words.index("--")] if "--" in words else words
-    output = Output("--json" in own, to_stderr="run" in own)
+    output = Output("--json" in own, to_stderr=bool({"run", "wake"} & {*own}) and "monitor" not in own)
     try:
         code = app.main(words, prog_name="takeback", standalone_mode=False)
         sys.stdout.flush()

@@ -8,7 +8,8 @@ from click.shell_completion import CompletionItem
 from takeback.cli.session import ago, shortened
 from takeback.cli.views import is_worth_a_row, what, what_run
 from takeback.core import ids
-from takeback.core.history import Action, Checkpoint, History, Run
+from takeback.core.history import History
+from takeback.core.subjects import Action, Checkpoint, Run
 from takeback.opening import find_workspace
 
 OFFERED_MAX = 50

@@ -6,7 +6,7 @@ import msgspec
 
 from takeback.cli.session import iso, shortened
 from takeback.core.change import Change
-from takeback.core.history import Action
+from takeback.core.subjects import Action
 from takeback.engine.diff import verb
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child

@@ -58,27 +58,13 @@ class TakebackCommand(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **(kwargs | {"add_help_option": False}))
-        self.params += [
-            # Click's own help option ends in a full stop.
-            click.Option(
-                ["-h", "--help"],
-                is_flag=True,
-                is_eager=True,
-                expose_value=False,
-                callback=_print_help,
-                help="Show this message and exit",
-            ),
-            click.Option(
-                ["-C", "directory"], metavar="DIR", help="Work in this folder instead of the current one"
-            ),
-            click.Option(["--json", "json"], is_flag=True, help="Print one JSON object"),
-        ]
+        self.params += _common_options()
 
     def invoke(self, ctx: click.Context) -> Any:
         session: Session = ctx.obj
         directory = ctx.params.pop("directory")
         _enter(directory or session.directory)
-        session.json = ctx.params.pop("json")
+        session.json = ctx.params.pop("json") or session.json
         session.progress.wanted &= not session.json
         try:
             return super().invoke(ctx)
@@ -86,6 +72,38 @@ class TakebackCommand(click.Command):
             session.progress.done()
             for note in [note for workspace in session.opened for note in workspace.notices]:
                 click.echo(f"takeback: {note}", err=True)
+
+
+class TakebackGroup(click.Group):
+    """Commands under one word. -C and --json may stand before or after the last of them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **(kwargs | {"add_help_option": False}))
+        self.params += _common_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        session: Session = ctx.obj
+        session.directory = ctx.params.pop("directory") or session.directory
+        session.json = ctx.params.pop("json")
+        return super().invoke(ctx)
+
+
+def _common_options() -> list[click.Parameter]:
+    return [
+        # Click's own help option ends in a full stop.
+        click.Option(
+            ["-h", "--help"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_help,
+            help="Show this message and exit",
+        ),
+        click.Option(
+            ["-C", "directory"], metavar="DIR", help="Work in this folder instead of the current one"
+        ),
+        click.Option(["--json", "json"], is_flag=True, help="Print one JSON object"),
+    ]
 
 
 def _enter(directory: str) -> None:

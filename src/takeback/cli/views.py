@@ -11,8 +11,9 @@ import msgspec
 from takeback.cli.session import iso, plural, shortened
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
-from takeback.core.history import SETTLING, Action, Checkpoint, History, Run
+from takeback.core.history import SETTLING, History
 from takeback.core.lifecycle import Life
+from takeback.core.subjects import Action, Checkpoint, Run
 from takeback.engine.diff import verb
 
 NOUNS = {

@@ -15,7 +15,7 @@ import msgspec
 from takeback.core import ids
 from takeback.core.change import Change, Target
 
-EVENTS_VERSION = 1
+EVENTS_VERSION = 2
 
 
 class Effect(StrEnum):
@@ -97,6 +97,7 @@ class RunBegan(_Base, frozen=True, tag="run-began"):
     ref: str = ""
     generation: int = 1
     command: tuple[str, ...] = ()
+    autopilot: bool = False
 
 
 class RunEnded(_Base, frozen=True, tag="run-ended"):
@@ -114,6 +115,25 @@ class RunResumed(_Base, frozen=True, tag="run-resumed"):
     actor: str = ""
 
 
+class RunHandedOver(_Base, frozen=True, tag="run-handed-over"):
+    """The run waits for a human: because it asked for one, or because something is in doubt or failed for good."""
+
+    why: str
+
+
+class RunTaken(_Base, frozen=True, tag="run-taken"):
+    """A human looks after a run that was handed over."""
+
+    actor: str = ""
+
+
+class RunReturned(_Base, frozen=True, tag="run-returned"):
+    """The human gives the run back; it can be resumed."""
+
+    actor: str = ""
+    note: str = ""
+
+
 class StepBegan(_Base, frozen=True, tag="step-began"):
     name: str
     parent: str = ""
@@ -123,6 +143,13 @@ class StepEnded(_Base, frozen=True, tag="step-ended"):
     step: str
     outcome: Outcome
     why: str = ""
+
+
+class Handlers(_Base, frozen=True, tag=False):
+    """How a call can be taken back: names of functions that any process can import."""
+
+    undo: str = ""
+    check: str = ""
 
 
 class ActionBegan(_Base, frozen=True, tag="action-began"):
@@ -138,7 +165,12 @@ class ActionBegan(_Base, frozen=True, tag="action-began"):
     key: str = ""
     marks: tuple[Mark, ...] = ()
     arguments: Any = None
+    """What may be seen by everybody who sees the log; `full` names the content that holds all of it, if more."""
+    full: str = ""
     process: Process | None = None
+    handlers: Handlers | None = None
+    call_key: str = ""
+    """What a provider is given to know the same intent by."""
 
 
 class ActionDetached(_Base, frozen=True, tag="action-detached"):
@@ -157,6 +189,56 @@ class ActionEnded(_Base, frozen=True, tag="action-ended"):
     marks: tuple[Mark, ...] = ()
     why: str = ""
     exit_code: int | None = None
+    result: Any = None
+    full: str = ""
+
+
+class ActionNoted(_Base, frozen=True, tag="action-noted"):
+    """An action without any effect, told as a whole when it is over: there is nothing to settle if it was not."""
+
+    name: str
+    outcome: Outcome
+    step: str = ""
+    parent: str = ""
+    key: str = ""
+    arguments: Any = None
+    result: Any = None
+    full: str = ""
+    why: str = ""
+
+
+class ActionRefused(_Base, frozen=True, tag="action-refused"):
+    """Policy, or a human, said no; the action did not begin."""
+
+    name: str
+    effect: Effect
+    why: str
+    rule: str = ""
+    arguments: Any = None
+
+
+class ApprovalAsked(_Base, frozen=True, tag="approval-asked"):
+    """An action waits for a human's word. `payload` is the digest of exactly what is to be done."""
+
+    name: str
+    effect: Effect
+    payload: str
+    expires_us: int
+    arguments: Any = None
+    why: str = ""
+
+
+class ApprovalAnswered(_Base, frozen=True, tag="approval-answered"):
+    approval: str
+    granted: bool
+    actor: str = ""
+    why: str = ""
+
+
+class ApprovalUsed(_Base, frozen=True, tag="approval-used"):
+    """An approval holds once."""
+
+    approval: str
 
 
 class ActionSettled(_Base, frozen=True, tag="action-settled"):
@@ -167,6 +249,17 @@ class ActionSettled(_Base, frozen=True, tag="action-settled"):
     changes: tuple[Change, ...] = ()
     marks: tuple[Mark, ...] = ()
     why: str = ""
+    result: Any = None
+    full: str = ""
+
+
+class ActionTold(_Base, frozen=True, tag="action-told"):
+    """A human's word on an action of which nobody else could tell whether it happened."""
+
+    action: str
+    happened: bool
+    changes: tuple[Change, ...] = ()
+    actor: str = ""
 
 
 class CheckpointTaken(_Base, frozen=True, tag="checkpoint-taken"):
@@ -221,6 +314,13 @@ class RollbackBegan(_Base, frozen=True, tag="rollback-began"):
     process: Process | None = None
 
 
+class RollbackProgressed(_Base, frozen=True, tag="rollback-progressed"):
+    """One item is done. Of what cannot be looked at again for nothing, so that a later start does not repeat it."""
+
+    rollback: str
+    item: Item
+
+
 class RollbackEnded(_Base, frozen=True, tag="rollback-ended"):
     rollback: str
     items: tuple[Item, ...]
@@ -234,17 +334,27 @@ Event = (
     | RunEnded
     | RunInterrupted
     | RunResumed
+    | RunHandedOver
+    | RunTaken
+    | RunReturned
     | StepBegan
     | StepEnded
     | ActionBegan
     | ActionDetached
     | ActionEnded
     | ActionSettled
+    | ActionNoted
+    | ActionTold
+    | ActionRefused
+    | ApprovalAsked
+    | ApprovalAnswered
+    | ApprovalUsed
     | CheckpointTaken
     | DriftSeen
     | ChangesSeen
     | ConfigAccepted
     | RollbackBegan
+    | RollbackProgressed
     | RollbackEnded
 )
 
@@ -252,8 +362,10 @@ ID_KIND: dict[type, str] = {
     RunBegan: ids.RUN,
     StepBegan: ids.STEP,
     ActionBegan: ids.ACTION,
+    ActionNoted: ids.ACTION,
     DriftSeen: ids.ACTION,
     RollbackBegan: ids.ACTION,
     CheckpointTaken: ids.CHECKPOINT,
+    ApprovalAsked: ids.APPROVAL,
 }
 """Events that begin something with an id of its own, and the letter of that id."""

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from takeback.core import events as e
-from takeback.core import ids, lifecycle
-from takeback.core.change import Change, Entry, Target
+from takeback.core import lifecycle
+from takeback.core.change import ABSENT, Change, Entry, Target, Version
 from takeback.core.lifecycle import Life
 from takeback.core.record import Record
+from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
 
 SETTLING = {
     e.Did.RESTORED,
@@ -28,74 +29,6 @@ SETTLING = {
     e.Did.MERGED,
 }
 """What a rollback can do about a target so that it need not be done again. The rest stays open."""
-
-
-class Action(msgspec.Struct):
-    """A tool call, a rollback, or what happened outside: whatever has changes of its own."""
-
-    id: str
-    kind: str
-    name: str
-    stream: str
-    actor: str
-    began_us: int
-    began: e.ActionBegan | e.RollbackBegan | e.DriftSeen
-    life: Life = Life.OPEN
-    ended_us: int = 0
-    made: list[Entry] = []
-    items: tuple[e.Item, ...] = ()
-    exit_code: int | None = None
-    why: str = ""
-
-    def __repr__(self) -> str:
-        return f"<Action {self.id} {self.name[:60]!r} {self.life}, {len(self.made)} changes>"
-
-    @property
-    def is_rollback(self) -> bool:
-        return isinstance(self.began, e.RollbackBegan)
-
-    @property
-    def is_tool(self) -> bool:
-        return isinstance(self.began, e.ActionBegan)
-
-    @property
-    def seq(self) -> int:
-        return ids.seq_of(self.id)
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        return tuple(entry.change for entry in self.made)
-
-
-class Step(msgspec.Struct):
-    id: str
-    name: str
-    parent: str
-    life: Life = Life.OPEN
-
-
-class Run(msgspec.Struct):
-    id: str
-    began: e.RunBegan
-    began_us: int
-    ended_us: int = 0
-    life: Life = Life.OPEN
-    why: str = ""
-    steps: dict[str, Step] = {}
-    actions: list[str] = []
-
-    def __repr__(self) -> str:
-        return f"<Run {self.id} {self.began.name[:60]!r} {self.life}, {len(self.actions)} actions>"
-
-
-class Checkpoint(msgspec.Struct):
-    id: str
-    stream: str
-    at_us: int
-    taken: e.CheckpointTaken
-
-    def __repr__(self) -> str:
-        return f"<Checkpoint {self.id} {self.taken.message[:60]!r}>"
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -118,7 +51,16 @@ class History:
         self.config_accepted = ""
         self.marks: dict[str, e.Mark] = {}
         self.streams: dict[str, int] = defaultdict(int)
+        self.approvals: dict[str, Approval] = {}
+        self.keyed_runs: dict[str, list[str]] = defaultdict(list)
+        self.memory: dict[str, dict[str, Any]] = defaultdict(dict)
+        """The values that each run keeps, by the path of each."""
+        self.progress: dict[str, dict[Target, e.Item]] = defaultdict(dict)
+        """What an unfinished rollback has already done of what must not be done twice."""
+        self._undone: dict[str, str] = {}
+        self._never: set[str] = set()
         self._unended: dict[str, Action] = {}
+        self._open_runs: dict[str, Run] = {}
         self._timeline: dict[Target, list[Entry]] = defaultdict(list)
         self._shared: dict[str, list[Entry]] = defaultdict(list)
         self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
@@ -145,6 +87,18 @@ class History:
         """Every recorded change of a target, by anybody, in order."""
         return self._timeline.get(target, [])
 
+    def latest(self, target: Target) -> Version:
+        """The version that was last recorded of a target."""
+        timeline = self._timeline.get(target)
+        return timeline[-1].change.after if timeline else ABSENT
+
+    def values(self) -> set[bytes]:
+        """The names of the content that holds arguments and results of calls."""
+        held = [
+            name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full) if name
+        ]
+        return {bytes.fromhex(name) for name in held}
+
     def targets(self) -> Iterable[Target]:
         """Everything that was ever changed."""
         return self._timeline.keys()
@@ -164,6 +118,8 @@ class History:
 
     def live(self, action: str) -> list[Entry]:
         """The changes of an action that are not taken back."""
+        if action in self._never:
+            return []
         return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
 
     def untrusted_since(self, target: Target) -> Entry | None:
@@ -185,6 +141,14 @@ class History:
             if item.did in SETTLING and not self.taken_back(rollback, item.target, 0)
         ]
 
+    def open_runs(self) -> list[Run]:
+        """Runs that go on, or whose process died without a word."""
+        return list(self._open_runs.values())
+
+    def is_undone(self, action: str) -> bool:
+        """Whether an action was taken back as a whole, also where it had changed nothing."""
+        return action in self._undone and not self.live(action)
+
     def open_actions(self, life: Life = Life.OPEN) -> list[Action]:
         """Actions without a recorded end; or those whose processes outlived their command."""
         return [action for action in self._unended.values() if action.life is life]
@@ -197,15 +161,21 @@ class History:
         self.began = event
 
     def _run_began(self, record: Record, event: e.RunBegan) -> None:
-        self.runs[record.id] = Run(record.id, event, record.at_us)
+        self.runs[record.id] = self._open_runs[record.id] = Run(record.id, event, record.at_us)
+        if event.key:
+            self.keyed_runs[event.key].append(record.id)
 
-    def _run_moved(self, record: Record, event: e.RunEnded | e.RunInterrupted | e.RunResumed) -> None:
+    def _run_moved(self, record: Record, event: e.Event) -> None:
         run = self.runs.get(record.stream)
         if run is None:
             return self._breach(record, f"there is no run {record.stream}")
         if self._move(record, lifecycle.RUN, run, f"run {run.id}"):
             run.ended_us = record.at_us
             run.why = getattr(event, "why", "")
+            if run.life is Life.OPEN:
+                self._open_runs[run.id] = run
+            else:
+                self._open_runs.pop(run.id, None)
 
     def _step_began(self, record: Record, event: e.StepBegan) -> None:
         run = self.runs.get(record.stream)
@@ -227,9 +197,26 @@ class History:
         self.actions[action.id] = self._unended[action.id] = action
         if run := self.runs.get(record.stream):
             run.actions.append(action.id)
+            if isinstance(event, e.ActionBegan):
+                self._place(run, action.id, event)
         if isinstance(event, e.DriftSeen):
             action.life = Life.DONE
             self._finish(record, action, event.changes)
+
+    def _action_noted(self, record: Record, event: e.ActionNoted) -> None:
+        began = e.ActionBegan(event.name, e.Effect.NONE, step=event.step, parent=event.parent, key=event.key)
+        self._action_began(record, began)
+        action = self.actions[record.id]
+        action.life = lifecycle.ENDED[event.outcome]
+        action.result, action.full, action.why = event.result, event.full, event.why
+        self._finish(record, action, ())
+
+    def _place(self, run: Run, action: str, event: e.ActionBegan) -> None:
+        """Where in its run an action stands."""
+        if event.key:
+            run.keys.setdefault(event.key, []).append(action)
+        elif (step := run.steps.get(event.step)) and not step.body:
+            step.body = action
 
     def _action_ended(
         self, record: Record, event: e.ActionDetached | e.ActionEnded | e.ActionSettled
@@ -240,7 +227,17 @@ class History:
         if self._move(record, lifecycle.ACTION, action, f"action {action.id}"):
             action.exit_code = getattr(event, "exit_code", action.exit_code)
             action.why = getattr(event, "why", "")
+            action.result, action.full = getattr(event, "result", None), getattr(event, "full", "")
+            action.happened = getattr(event, "happened", True)
             self._finish(record, action, event.changes)
+
+    def _action_told(self, record: Record, event: e.ActionTold) -> None:
+        action = self.actions.get(event.action)
+        if action is None or not action.is_tool:
+            return self._breach(record, f"there is no action {event.action}")
+        if not event.happened:
+            self._never.add(action.id)
+        self._add(record, action, event.changes)
 
     def _changes_seen(self, record: Record, event: e.ChangesSeen) -> None:
         action = self.actions.get(event.action)
@@ -255,9 +252,26 @@ class History:
         if self._move(record, lifecycle.ROLLBACK, action, f"rollback {action.id}"):
             action.items = event.items
             self._finish(record, action, event.changes)
+            self.progress.pop(action.id, None)
+            self._turn(action)
             for item in event.items:
                 if item.did in SETTLING:
                     self._settle(action.id, item)
+
+    def _turn(self, rollback: Action) -> None:
+        """An undo takes actions back as a whole; a redo brings back those that it names."""
+        began = rollback.began
+        assert isinstance(began, e.RollbackBegan)
+        if began.kind is e.RollbackKind.UNDO:
+            self._undone.update(dict.fromkeys(began.of, rollback.id))
+        elif began.kind is e.RollbackKind.REDO:
+            self._undone = {a: by for a, by in self._undone.items() if by not in began.of}
+
+    def _rollback_progressed(self, record: Record, event: e.RollbackProgressed) -> None:
+        action = self.actions.get(event.rollback)
+        if action is None or action.life is not Life.OPEN:
+            return self._breach(record, f"rollback {event.rollback} is not open")
+        self.progress[event.rollback][event.item.target] = event.item
 
     def _settle(self, rollback: str, item: e.Item) -> None:
         for action in item.settles:
@@ -267,6 +281,21 @@ class History:
 
     def _checkpoint_taken(self, record: Record, event: e.CheckpointTaken) -> None:
         self.checkpoints[record.id] = Checkpoint(record.id, record.stream, record.at_us, event)
+
+    def _approval_asked(self, record: Record, event: e.ApprovalAsked) -> None:
+        self.approvals[record.id] = Approval(record.id, record.stream, record.at_us, event)
+
+    def _approval_moved(self, record: Record, event: e.ApprovalAnswered | e.ApprovalUsed) -> None:
+        approval = self.approvals.get(event.approval)
+        if approval is None:
+            return self._breach(record, f"there is no approval {event.approval}")
+        if self._move(record, lifecycle.APPROVAL, approval, f"approval {approval.id}"):
+            if isinstance(event, e.ApprovalAnswered):
+                approval.actor, approval.why = event.actor, event.why
+                approval.life = Life.GRANTED if event.granted else Life.DENIED
+
+    def _nothing(self, _record: Record, _event: e.Event) -> None:
+        """It is told for the reader of the log alone."""
 
     def _config_accepted(self, _record: Record, event: e.ConfigAccepted) -> None:
         self.config_accepted = event.version
@@ -282,8 +311,17 @@ class History:
             entry = Entry(record.seq, action.id, change)
             action.made.append(entry)
             self._timeline[entry.target].append(entry)
+            if entry.target.resource == "memory":
+                self._remember(change)
             for other in change.shared_with:
                 self._shared[other].append(entry)
+
+    def _remember(self, change: Change) -> None:
+        values = self.memory[change.target.root]
+        if change.after:
+            values[change.target.name] = change.after.data
+        else:
+            values.pop(change.target.name, None)
 
     def _move(self, record: Record, table: lifecycle.Table, subject: Any, called: str) -> bool:
         life = lifecycle.follow(table, subject.life, record.event)
@@ -313,6 +351,9 @@ _APPLY: dict[type, Callable[[History, Record, Any], None]] = {
     e.RunEnded: History._run_moved,
     e.RunInterrupted: History._run_moved,
     e.RunResumed: History._run_moved,
+    e.RunHandedOver: History._run_moved,
+    e.RunTaken: History._run_moved,
+    e.RunReturned: History._run_moved,
     e.StepBegan: History._step_began,
     e.StepEnded: History._step_ended,
     e.ActionBegan: History._action_began,
@@ -321,6 +362,13 @@ _APPLY: dict[type, Callable[[History, Record, Any], None]] = {
     e.ActionDetached: History._action_ended,
     e.ActionEnded: History._action_ended,
     e.ActionSettled: History._action_ended,
+    e.ActionNoted: History._action_noted,
+    e.ActionTold: History._action_told,
+    e.ActionRefused: History._nothing,
+    e.ApprovalAsked: History._approval_asked,
+    e.ApprovalAnswered: History._approval_moved,
+    e.ApprovalUsed: History._approval_moved,
+    e.RollbackProgressed: History._rollback_progressed,
     e.RollbackEnded: History._rollback_ended,
     e.ChangesSeen: History._changes_seen,
     e.ConfigAccepted: History._config_accepted,

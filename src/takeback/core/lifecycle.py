@@ -16,16 +16,26 @@ class Life(StrEnum):
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"
     SETTLED = "settled"
+    HANDED_OVER = "handed over"
+    GRANTED = "granted"
+    DENIED = "denied"
+    USED = "used"
 
 
 Table = dict[Life, dict[type, Life | None]]
 
-_ENDED = {e.Outcome.DONE: Life.DONE, e.Outcome.FAILED: Life.FAILED, e.Outcome.STOPPED: Life.STOPPED}
+ENDED = {e.Outcome.DONE: Life.DONE, e.Outcome.FAILED: Life.FAILED, e.Outcome.STOPPED: Life.STOPPED}
 
 RUN: Table = {
     Life.NEW: {e.RunBegan: Life.OPEN},
-    Life.OPEN: {e.RunEnded: None, e.RunInterrupted: Life.INTERRUPTED},
-    Life.INTERRUPTED: {e.RunResumed: Life.OPEN, e.RunEnded: None},
+    Life.OPEN: {e.RunEnded: None, e.RunInterrupted: Life.INTERRUPTED, e.RunHandedOver: Life.HANDED_OVER},
+    Life.INTERRUPTED: {e.RunResumed: Life.OPEN, e.RunEnded: None, e.RunHandedOver: Life.HANDED_OVER},
+    Life.HANDED_OVER: {
+        e.RunTaken: Life.HANDED_OVER,
+        e.RunReturned: Life.INTERRUPTED,
+        e.RunHandedOver: Life.HANDED_OVER,
+        e.RunEnded: None,
+    },
 }
 STEP: Table = {
     Life.NEW: {e.StepBegan: Life.OPEN},
@@ -35,6 +45,11 @@ ACTION: Table = {
     Life.NEW: {e.ActionBegan: Life.OPEN},
     Life.OPEN: {e.ActionDetached: Life.BACKGROUND, e.ActionEnded: None, e.ActionSettled: Life.SETTLED},
     Life.BACKGROUND: {e.ActionEnded: None, e.ActionSettled: Life.SETTLED},
+}
+APPROVAL: Table = {
+    Life.NEW: {e.ApprovalAsked: Life.OPEN},
+    Life.OPEN: {e.ApprovalAnswered: Life.GRANTED},
+    Life.GRANTED: {e.ApprovalUsed: Life.USED},
 }
 ROLLBACK: Table = {
     Life.NEW: {e.RollbackBegan: Life.OPEN},
@@ -48,4 +63,4 @@ def follow(table: Table, life: Life, event: e.Event) -> Life | None:
     after = table.get(life, {})
     if type(event) not in after:
         return None
-    return after[type(event)] or _ENDED[event.outcome]  # type: ignore[union-attr]
+    return after[type(event)] or ENDED[event.outcome]  # type: ignore[union-attr]

@@ -10,7 +10,9 @@ import re
 
 HIDDEN = "[hidden]"
 
-_NAMES = r"pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|auth|credentials?|private[-_]?key"
+SECRET_NAME = (
+    r"pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|auth|credentials?|private[-_]?key"
+)
 
 _PATTERNS = [
     # Tokens that say by their first letters what they are.
@@ -25,8 +27,10 @@ _PATTERNS = [
 ]
 _AFTER = [
     # What stands behind a name that announces it: NAME=…, --name …, Name: Bearer …
-    re.compile(rf"(?i)((?:^|[\s\"'&?;])[\w-]*(?:{_NAMES})[\w-]*\s*=\s*)(?:\"[^\"]*\"|'[^']*'|[^\s&;\"']+)"),
-    re.compile(rf"(?i)(--?[\w-]*(?:{_NAMES})[\w-]*\s+)(?!-)(?:\"[^\"]*\"|'[^']*'|\S+)"),
+    re.compile(
+        rf"(?i)((?:^|[\s\"'&?;])[\w-]*(?:{SECRET_NAME})[\w-]*\s*=\s*)(?:\"[^\"]*\"|'[^']*'|[^\s&;\"']+)"
+    ),
+    re.compile(rf"(?i)(--?[\w-]*(?:{SECRET_NAME})[\w-]*\s+)(?!-)(?:\"[^\"]*\"|'[^']*'|\S+)"),
     re.compile(r"(?i)(\b(?:authorization|x-api-key|cookie)\s*:\s*(?:bearer\s+|basic\s+|token\s+)?)[^\s\"']+"),
     re.compile(r"((?:^|\s)-u\s+[^\s:]+:)\S+"),
     re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(?=@)"),

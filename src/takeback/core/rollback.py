@@ -47,6 +47,9 @@ class Do(StrEnum):
     ALREADY = "already"
     KEEP = "keep"
     MERGE = "merge"
+    COMPENSATE = "compensate"
+    LEAVE = "leave"
+    """It stays because it cannot be otherwise, not because somebody chose so."""
     CONFLICT = "conflict"
 
 
@@ -92,7 +95,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     @property
     def changes_something(self) -> bool:
-        return self.do in (Do.RESTORE, Do.REMOVE, Do.MERGE)
+        return self.do in (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -111,9 +114,11 @@ class Plan(msgspec.Struct, frozen=True):
         """The writes of the plan, each as the change that it will be."""
         return tuple(Change(i.target, i.present, i.goal) for i in self.items if i.changes_something)
 
-    def replace(self, planned: Planned) -> Plan:
-        """This plan with one item decided otherwise."""
-        items = tuple(planned if item.target == planned.target else item for item in self.items)
+    def decided(self, otherwise: Mapping[Target, Planned]) -> Plan:
+        """This plan with some items decided otherwise."""
+        if not otherwise:
+            return self
+        items = tuple(otherwise.get(item.target, item) for item in self.items)
         return msgspec.structs.replace(self, items=items)
 
 

@@ -8,7 +8,8 @@ import msgspec
 
 from takeback.core import ids
 from takeback.core.change import Entry, Target
-from takeback.core.history import Action, History
+from takeback.core.history import History
+from takeback.core.subjects import Action
 from takeback.errors import UsageError
 
 Filter = Callable[[Target], bool]
@@ -59,8 +60,21 @@ def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Sel
     if checkpoint not in history.checkpoints:
         raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
     position = ids.seq_of(checkpoint)
-    later = [a.id for a in history.actions.values() if a.is_tool and any(m.seq > position for m in a.made)]
+    later = [
+        a.id
+        for a in history.actions.values()
+        if a.is_tool and (a.seq > position or any(m.seq > position for m in a.made))
+    ]
     chosen = of_actions(history, later, wanted)
+    entries = tuple(entry for entry in chosen.entries if entry.seq > position)
+    return msgspec.structs.replace(chosen, entries=entries)
+
+
+def of_run(history: History, run: str, position: int) -> Selection:
+    """What a run did after a position of the journal, and the actions that began after it."""
+    actions = [history.actions[id] for id in history.runs[run].actions]
+    later = [a for a in actions if a.is_tool and (a.seq > position or any(m.seq > position for m in a.made))]
+    chosen = of_actions(history, [action.id for action in later])
     entries = tuple(entry for entry in chosen.entries if entry.seq > position)
     return msgspec.structs.replace(chosen, entries=entries)
 

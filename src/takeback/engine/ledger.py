@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from takeback.core import ids
@@ -17,19 +18,22 @@ class Ledger:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.history = History()
+        self._lock = threading.RLock()  # the steps of a run may be in several threads
 
     def refresh(self) -> History:
         """Take in what others appended."""
-        for record in self.journal.read(after=self.history.seq):
-            self.history.apply(record)
-        return self.history
+        with self._lock:
+            for record in self.journal.read(after=self.history.seq):
+                self.history.apply(record)
+            return self.history
 
     def append(self, events: Sequence[Event], stream: str = ids.WORKSPACE) -> tuple[Record, ...]:
         """Write events; from here they have happened."""
-        records = self.journal.append(events, stream=stream)
-        if records[0].seq != self.history.seq + 1:
-            self.refresh()
-        else:
-            for record in records:
-                self.history.apply(record)
-        return records
+        with self._lock:
+            records = self.journal.append(events, stream=stream)
+            if records[0].seq != self.history.seq + 1:
+                self.refresh()
+            else:
+                for record in records:
+                    self.history.apply(record)
+            return records

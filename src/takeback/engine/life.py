@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
+
+SHOW_S = 0.02
 
 
 class SignsOfLife:
@@ -34,3 +38,43 @@ class SignsOfLife:
             os.unlink(self._folder / action_id)
         except FileNotFoundError:
             return
+
+
+class Heartbeat:
+    """A thread that shows signs of life for some actions, until it is stopped."""
+
+    def __init__(self, signs: SignsOfLife, every_s: float) -> None:
+        self._signs = signs
+        self._every_s = every_s
+        self._shown = 0.0
+        self._ids: set[str] = set()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, id: str) -> None:
+        self._signs.show(id)
+        self._ids.add(id)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._beat, name="takeback-life", daemon=True)
+            self._thread.start()
+
+    def remove(self, id: str) -> None:
+        self._ids.discard(id)
+        self._signs.end(id)
+
+    def show(self) -> None:
+        """Now, unless it has just been shown: a sign that is a moment old proves as much."""
+        now = time.monotonic()
+        if now - self._shown > SHOW_S:
+            self._shown = now
+            for id in list(self._ids):
+                self._signs.show(id)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            self.show()

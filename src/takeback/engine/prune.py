@@ -7,6 +7,7 @@ The journal is never cut. What goes is the content of old marks: older than `kee
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
 import msgspec
@@ -31,8 +32,11 @@ class Limits(msgspec.Struct, frozen=True):
 class Keeper(Protocol):
     """A resource that keeps content."""
 
+    def keeps(self, mark: Mark) -> bool:
+        """Whether what this mark needs is still kept."""
+
     def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
-        """The names of all content that these marks need."""
+        """The names of all content that these marks need. The first one must be whole."""
 
 
 class Store(Protocol):
@@ -62,23 +66,29 @@ def prune(
     limits: Limits,
     now_us: int,
     progress: Progress = silent,
+    values: AbstractSet[bytes] = frozenset(),
 ) -> Pruned:
-    """Let go of what the limits do not keep. Under the lock. Pinned marks stay whatever their age."""
+    """Let go of what the limits do not keep. Under the lock. Pinned marks and values stay whatever their age."""
     always = [(0, mark) for mark in pinned if mark.resource == "files"]
-    marks = _marks(records)
+    # What an earlier clean-up let go is neither needed nor let go again.
+    marks = [(at_us, mark) for at_us, mark in _marks(records) if keeper.keeps(mark)]
     kept = _within(marks, limits, now_us)
     before = store.size_bytes()
-    _sweep(keeper, store, [*kept, *always], progress)
+    _sweep(keeper, store, [*always, *kept], progress, values)
     # Over the quota the oldest half goes, again and again, until it fits or only the last mark is left.
     while limits.quota_bytes and store.size_bytes() > limits.quota_bytes and len(kept) > 1:
         kept = kept[(len(kept) + 1) // 2 :]
-        _sweep(keeper, store, [*kept, *always], progress)
+        _sweep(keeper, store, [*always, *kept], progress, values)
     return Pruned(len(kept), len(marks) - len(kept), before, store.size_bytes())
 
 
-def _sweep(keeper: Keeper, store: Store, kept: list[Dated], progress: Progress) -> None:
-    marks = progress("Looking at what is needed", [mark for _, mark in kept], len(kept))
-    store.sweep(keeper.blobs(marks), thorough=True, progress=progress)
+def _sweep(
+    keeper: Keeper, store: Store, kept: list[Dated], progress: Progress, values: AbstractSet[bytes]
+) -> None:
+    # The latest first: what it shares with one that is only half there has then been followed to its end.
+    latest_first = [mark for _, mark in reversed(kept)]
+    marks = progress("Looking at what is needed", latest_first, len(kept))
+    store.sweep(keeper.blobs(marks) | values, thorough=True, progress=progress)
 
 
 def _marks(records: Iterable[Record]) -> list[Dated]:

@@ -26,7 +26,14 @@ _ORDER = (
 )
 TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
 WOULD_TITLES = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
-_WOULD = {"restore": "restored", "remove": "removed", "merge": "merged", "keep": "kept"}
+_WOULD = {
+    "restore": "restored",
+    "remove": "removed",
+    "merge": "merged",
+    "compensate": "compensated",
+    "keep": "kept",
+    "leave": "kept",
+}
 
 
 class ReportItem(msgspec.Struct, frozen=True):
@@ -116,6 +123,8 @@ def of_plan(plan: Plan, kind: str, *, preview: bool) -> RollbackReport:
     verdict = Verdict.CLEAN
     if any(item.do is Do.CONFLICT for item in plan.items):
         verdict = Verdict.CONFLICT
+    elif any(item.do is Do.LEAVE for item in plan.items):
+        verdict = Verdict.PARTIAL
     elif not any(item.changes_something for item in plan.items):
         verdict = Verdict.NOTHING
     return RollbackReport(

@@ -20,15 +20,16 @@ from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import selection as select
 from takeback.core.change import Change, Target, Version
-from takeback.core.history import Action
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
+from takeback.core.subjects import Action
+from takeback.engine.calls import Calls
 from takeback.engine.recovery import settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RunBusy, UsageError
-from takeback.ports import Swap, Swapped
+from takeback.ports import Resource, Swap, Swapped
 
 BUSY_WAIT_S = 10.0
 BUSY_POLL_S = 0.05
@@ -38,14 +39,24 @@ RECORDED = faults.crash_point("rollback-recorded")
 SWAPPED = faults.crash_point("rollback-swapped")
 ENDED = faults.crash_point("rollback-ended")
 
-_DID = {Do.ALREADY: e.Did.ALREADY, Do.KEEP: e.Did.KEPT, Do.CONFLICT: e.Did.CONFLICT}
+PROGRESSED = faults.crash_point("rollback-progressed")
+
+_DID = {
+    Do.ALREADY: e.Did.ALREADY,
+    Do.KEEP: e.Did.KEPT,
+    Do.LEAVE: e.Did.KEPT,
+    Do.MERGE: e.Did.MERGED,
+    Do.COMPENSATE: e.Did.COMPENSATED,
+    Do.CONFLICT: e.Did.CONFLICT,
+}
 
 
 class Rollbacks:
     """Takes back, for one workspace."""
 
-    def __init__(self, tracker: Tracker, actor: str) -> None:
+    def __init__(self, tracker: Tracker, calls: Calls, actor: str) -> None:
         self.tracker = tracker
+        self.calls = calls
         self.ledger = tracker.ledger
         self.actor = actor
 
@@ -95,7 +106,7 @@ class Rollbacks:
             if found is None:
                 raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
             for mark in found.taken.marks:
-                if not self.tracker.resources[mark.resource].keeps(mark):
+                if not self.tracker.observed[mark.resource].keeps(mark):
                     raise ConflictError(
                         f"the {mark.resource} of {checkpoint} were pruned, so nothing was changed",
                         hint="the limits in takeback.toml say how long content is kept",
@@ -118,6 +129,24 @@ class Rollbacks:
 
     # Before
 
+    def of_run(
+        self,
+        run: str,
+        after: int = 0,
+        *,
+        preview: bool = False,
+        on_conflict: OnConflict = OnConflict.STOP,
+    ) -> RollbackReport:
+        """Take back what a run did after a position of the journal, also while it or others go on."""
+        with self.tracker.lock.held():
+            self.ledger.refresh()
+            self.finish()
+            self.tracker.observe()
+            chosen = select.of_run(self.ledger.history, run, after)
+            plan = self._plan(chosen, on_conflict)
+            # Also where nothing was changed: its calls count as taken back, and are made again if asked for.
+            return self._decide(plan, e.RollbackKind.UNDO, preview=preview, even_nothing=bool(chosen.actions))
+
     @contextmanager
     def _quiet(self) -> Iterator[RollbackReport | None]:
         """Hold the lock while nothing runs, with the record up to date with the world.
@@ -129,7 +158,7 @@ class Rollbacks:
             with self.tracker.lock.held():
                 self.ledger.refresh()
                 finished = self.finish()
-                settle(self.tracker)
+                settle(self.tracker, self.calls)
                 busy = self.ledger.history.open_actions()
                 if finished or not busy:
                     if not finished:
@@ -161,8 +190,11 @@ class Rollbacks:
     def _take_back(
         self, chosen: Selection, kind: e.RollbackKind, on_conflict: OnConflict, *, preview: bool
     ) -> RollbackReport:
+        return self._decide(self._plan(chosen, on_conflict), kind, preview=preview)
+
+    def _plan(self, chosen: Selection, on_conflict: OnConflict) -> Plan:
         plan = plan_rollback(self.ledger.history, chosen, self._seen, on_conflict=on_conflict)
-        return self._decide(self._foresee(self._merge(plan)), kind, preview=preview)
+        return self._foresee(self._merge(plan))
 
     def _seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         """The present, as the mark that was just taken saw it. A swap looks once more before it writes."""
@@ -173,10 +205,7 @@ class Rollbacks:
 
     def _merge(self, plan: Plan) -> Plan:
         """Try every merge now, so that one that fails stops the plan before anything is written."""
-        for item in plan.items:
-            if item.do is Do.MERGE:
-                plan = plan.replace(self._merged(item))
-        return plan
+        return plan.decided({i.target: self._merged(i) for i in plan.items if i.do is Do.MERGE})
 
     def _merged(self, item: Planned) -> Planned:
         resource = self.tracker.resources[item.target.resource]
@@ -193,19 +222,18 @@ class Rollbacks:
         """Simulate the whole plan: what could not be put where it belongs is known before anything is written."""
         kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
         for name, resource in self.tracker.resources.items():
-            swaps = [
-                _swap(item) for item in plan.items if item.changes_something and item.target.resource == name
-            ]
-            for target, (do, why) in resource.foresee(swaps, kept).items():
-                item = next(item for item in plan.items if item.target == target)
-                keep = do is Do.CONFLICT and plan.on_conflict is OnConflict.KEEP
-                decided = Do.KEEP if keep else do
-                plan = plan.replace(msgspec.structs.replace(item, do=decided, goal=item.present, why=why))
+            planned = {i.target: i for i in plan.items if i.changes_something and i.target.resource == name}
+            foreseen = resource.foresee([_swap(item) for item in planned.values()], kept)
+            otherwise = {
+                target: _otherwise(planned[target], do, why, plan.on_conflict)
+                for target, (do, why) in foreseen.items()
+            }
+            plan = plan.decided(otherwise)
         return plan
 
     def _way_back(self, mark: e.Mark) -> Iterable[Change]:
         """The changes that lead from the present to a mark."""
-        resource = self.tracker.resources[mark.resource]
+        resource = self.tracker.observed[mark.resource]
         return resource.changes(self.ledger.history.marks[mark.resource], mark)
 
     def _restored(self, change: Change, checkpoint: str) -> Planned:
@@ -224,17 +252,21 @@ class Rollbacks:
 
     # The deed
 
-    def _decide(self, plan: Plan, kind: e.RollbackKind, *, preview: bool) -> RollbackReport:
+    def _decide(
+        self, plan: Plan, kind: e.RollbackKind, *, preview: bool, even_nothing: bool = False
+    ) -> RollbackReport:
         report = of_plan(plan, kind.value, preview=preview)
         if preview:
             return report
         if plan.conflicts:
             raise ConflictError(str(report), hint=hint_of(report), report=report)
-        if not plan.items:
+        if not plan.items and not even_nothing:
             return report
         faults.reach(PLANNED)
         items = tuple(
-            e.Item(i.target, _did(i), why=i.why, settles=i.settles, seqs=i.seqs) for i in plan.items
+            # Where nothing is to be written, the look before the plan is the verification.
+            e.Item(i.target, _did(i), i.do in (Do.ALREADY, Do.KEEP), i.why, i.settles, i.seqs)
+            for i in plan.items
         )
         began = e.RollbackBegan(
             kind, plan.of, plan.swaps, items, self.actor, tuple(self.ledger.history.marks.values())
@@ -247,11 +279,14 @@ class Rollbacks:
         self, id: str, began: e.RollbackBegan, *, finished_earlier: bool = False
     ) -> RollbackReport:
         swapped: dict[Target, Swapped] = {}
-        for name, targets in _by_resource(change.target for change in began.swaps).items():
-            wanted = set(targets)
-            swaps = [Swap(c.target, c.before, c.after) for c in began.swaps if c.target in wanted]
-            resource = self.tracker.resources[name]
-            swapped.update({s.target: s for s in resource.swap(swaps, id, fresh=not finished_earlier)})
+        for name, resource in self.tracker.resources.items():
+            swaps = [Swap(c.target, c.before, c.after) for c in began.swaps if c.target.resource == name]
+            since = next((mark for mark in began.marks if mark.resource == name), None)
+            if resource.traits.external:
+                swapped.update(self._one_by_one(id, began, resource, swaps))
+            elif swaps:
+                done_by = resource.swap(swaps, id, fresh=not finished_earlier, since=since)
+                swapped.update({s.target: s for s in done_by})
         faults.reach(SWAPPED)
         items = tuple(_item(planned, swapped.get(planned.target)) for planned in began.items)
         done = {c.target: _written(c, swapped[c.target]) for c in began.swaps}
@@ -269,6 +304,24 @@ class Rollbacks:
         kind = began.kind.value
         return RollbackReport(id, kind, began.of, judge(items), shown, finished_earlier=finished_earlier)
 
+    def _one_by_one(
+        self, id: str, began: e.RollbackBegan, resource: Resource, swaps: Sequence[Swap]
+    ) -> dict[Target, Swapped]:
+        """What another system has taken back is recorded at once: a later start must not ask for it again."""
+        done: dict[Target, Swapped] = {}
+        earlier = dict(self.ledger.history.progress.get(id, {}))
+        planned = {item.target: item for item in began.items}
+        for swap in swaps:
+            if item := earlier.get(swap.target):
+                now = swap.present if item.did is e.Did.FAILED else swap.goal
+                done[swap.target] = Swapped(swap.target, item.did, now, item.verified, item.why)
+                continue
+            (result,) = resource.swap([swap], id, fresh=True)
+            done[swap.target] = result
+            self.ledger.append([e.RollbackProgressed(id, _item(planned[swap.target], result))])
+            faults.reach(PROGRESSED)
+        return done
+
     def _meanwhile(
         self, began: e.RollbackBegan, done: Mapping[Target, Change]
     ) -> tuple[tuple[e.Mark, ...], list[e.Item]]:
@@ -278,12 +331,15 @@ class Rollbacks:
         """
         marks = self.tracker.marks()
         others = [change for change in self.tracker.since_last(marks) if change.target not in done]
-        now = self._seen(done)
+        looked_at = {t: change for t, change in done.items() if t.resource in self.tracker.observed}
+        now = self._seen(looked_at)
         since = [
-            Change(t, change.after, now[t]) for t, change in done.items() if not now[t].alike(change.after)
+            Change(t, change.after, now[t])
+            for t, change in looked_at.items()
+            if not now[t].alike(change.after)
         ]
         if others or since:
-            self.ledger.append([e.DriftSeen((*others, *since))])
+            self.tracker.attribute([*others, *since], ())
         above = tuple(f"{change.target.name}/" for change in began.swaps)
         why = "it was out of sight when the action was recorded, and is not as it was last known"
         hidden = [change.target for change in others if change.target.name.startswith(above)]
@@ -312,21 +368,26 @@ def _by_resource(targets: Iterable[Target]) -> dict[str, list[Target]]:
     return groups
 
 
+def _otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Planned:
+    """An item as its resource foresees it."""
+    if do is Do.CONFLICT and on_conflict is OnConflict.KEEP:
+        do = Do.KEEP
+    goal = item.goal if do is Do.COMPENSATE else item.present
+    return msgspec.structs.replace(item, do=do, goal=goal, why=why)
+
+
 def _swap(item: Planned) -> Swap:
     return Swap(item.target, item.present, item.goal)
 
 
 def _did(item: Planned) -> e.Did:
     """What will have been done if all goes well."""
-    if item.do is Do.MERGE:
-        return e.Did.MERGED
     return _DID.get(item.do) or (e.Did.RESTORED if item.goal else e.Did.REMOVED)
 
 
 def _item(planned: e.Item, swapped: Swapped | None) -> e.Item:
     if swapped is None:
-        # Nothing was to be written: the look before the plan is the verification.
-        return msgspec.structs.replace(planned, verified=planned.did is not e.Did.CONFLICT)
+        return planned
     merged = planned.did is e.Did.MERGED and swapped.did is e.Did.RESTORED
     did = e.Did.MERGED if merged else swapped.did
     why = swapped.why or planned.why

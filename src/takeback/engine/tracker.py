@@ -15,13 +15,13 @@ import msgspec
 from takeback import faults
 from takeback.core import events as e
 from takeback.core.change import Change
-from takeback.core.history import Action
 from takeback.core.lifecycle import Life
+from takeback.core.subjects import Action
 from takeback.engine import processes
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
 from takeback.errors import UsageError
-from takeback.ports import Resource
+from takeback.ports import Observed, Resource
 
 BEGAN = faults.crash_point("action-began")
 ENDING = faults.crash_point("action-ending")
@@ -37,10 +37,20 @@ class Tracker:
     """Knows the world as it was last recorded, and records what happens to it."""
 
     def __init__(
-        self, ledger: Ledger, resources: Sequence[Resource], lock: Lock, life: SignsOfLife, name: str
+        self,
+        ledger: Ledger,
+        observed: Sequence[Observed],
+        lock: Lock,
+        life: SignsOfLife,
+        name: str,
+        *,
+        told: Sequence[Resource] = (),
     ) -> None:
+        """`told` are resources whose changes are recorded by whoever makes them, and not found by looking."""
         self.ledger = ledger
-        self.resources = {resource.name: resource for resource in resources}
+        self.observed = {resource.name: resource for resource in observed}
+        # In the order in which they are taken back: a handler may still need the files as the run left them.
+        self.resources: dict[str, Resource] = {r.name: r for r in [*told, *observed]}
         self.lock = lock
         self.life = life
         self.name = name
@@ -51,7 +61,7 @@ class Tracker:
         """Look at the world, with every resource."""
         recorded = self.ledger.history.marks
         found = []
-        for name, resource in self.resources.items():
+        for name, resource in self.observed.items():
             if name in recorded:
                 resource.settled(recorded[name])
             found.append(resource.mark())
@@ -64,7 +74,7 @@ class Tracker:
             change
             for mark in marks
             if mark.resource in last and last[mark.resource].state != mark.state
-            for change in self.resources[mark.resource].changes(last[mark.resource], mark)
+            for change in self.observed[mark.resource].changes(last[mark.resource], mark)
         ]
 
     def observe(self) -> tuple[e.Mark, ...]:
@@ -73,6 +83,13 @@ class Tracker:
         if drift:
             self.ledger.append(drift)
         return marks
+
+    def attribute(self, changes: Sequence[Change], marks: tuple[e.Mark, ...]) -> None:
+        """Record changes that were found by the way, as whoever's they are."""
+        if owners := self.owners():
+            self._seen_during(owners, list(changes), marks)
+        else:
+            self.ledger.append([e.DriftSeen(tuple(changes), marks)])
 
     def _look(self) -> tuple[tuple[e.Mark, ...], list[e.Event]]:
         """The marks of this moment, and what is still to be recorded of the way here: nobody's changes."""
@@ -99,7 +116,7 @@ class Tracker:
         last_ns = self.life.last_ns(action.id)
         marked = []
         for change in changes:
-            changed_ns = self.resources[change.target.resource].changed_at(change.target)
+            changed_ns = self.observed[change.target.resource].changed_at(change.target)
             certain = 0 < changed_ns <= last_ns
             marked.append(change if certain else msgspec.structs.replace(change, in_doubt=True))
         return tuple(marked)
@@ -107,7 +124,7 @@ class Tracker:
     def owners(self) -> list[Action]:
         """Who may be writing now: open actions, the innermost of each lineage, and what lives on of others."""
         history = self.ledger.history
-        running = [action for action in history.open_actions() if action.is_tool]
+        running = [a for a in history.open_actions() if isinstance(a.began, e.ActionBegan) and a.began.marks]
         running += [a for a in history.open_actions(Life.BACKGROUND) if self.living(a.id)]
         parents = {getattr(action.began, "parent", "") for action in running}
         return [action for action in running if action.id not in parents]
@@ -126,32 +143,34 @@ class Tracker:
 
     def begin(
         self,
-        name: str,
+        began: e.ActionBegan,
         *,
-        actor: str = "",
-        parent: str = "",
-        ref: str = "",
-        arguments: Any = None,
-        effect: e.Effect = e.Effect.RESTORABLE,
+        stream: str = "",
+        before: Sequence[e.Event] = (),
+        step: e.StepBegan | None = None,
+        looking: bool = True,
     ) -> str:
-        """Record that an action is about to begin. It is durable when this returns."""
-        with self.lock.held():
-            self.ledger.refresh()
-            marks = self.observe()
-            began = e.ActionBegan(
-                name,
-                effect,
-                actor=actor,
-                parent=parent if parent in self.ledger.history.actions else "",
-                ref=ref,
-                marks=marks,
-                arguments=arguments,
-                process=processes.this_process(),
-            )
-            run = e.RunBegan(name, actor=actor, parent=parent)
-            record = self.ledger.append([run, began], "")[1]
+        """Record that an action is about to begin. It is durable when this returns.
+
+        `before` are events that go ahead of it in its stream, `step` is one whose body it is. Without `looking`
+        there is no mark: what changes is then found by, and belongs to, the action around it.
+        """
+        if not looking:
+            record = self.ledger.append([*before, self._in_step(began, step, stream)], stream)[-1]
+        else:
+            with self.lock.held():
+                self.ledger.refresh()
+                # First the look: what changed before the step is not the step's.
+                began = msgspec.structs.replace(began, marks=self.observe())
+                record = self.ledger.append([*before, self._in_step(began, step, stream)], stream)[-1]
         faults.reach(BEGAN)
         return record.id
+
+    def _in_step(self, began: e.ActionBegan, step: e.StepBegan | None, stream: str) -> e.ActionBegan:
+        if step is None:
+            return began
+        (record,) = self.ledger.append([step], stream)
+        return msgspec.structs.replace(began, step=record.id)
 
     def end(
         self,
@@ -161,10 +180,15 @@ class Tracker:
         exit_code: int | None = None,
         why: str = "",
         lives_on: bool = False,
+        after: Sequence[e.Event] = (),
+        changes: Sequence[Change] = (),
+        result: Any = None,
+        full: str = "",
     ) -> Action:
         """Record what the action changed. Ending it twice changes nothing.
 
-        `lives_on` says that processes which it started are still there.
+        `lives_on` says that processes which it started are still there. `after` are events that follow in its
+        stream: the end of its step, or of its run. `changes` are those that no look would find.
         """
         with self.lock.held():
             history = self.ledger.refresh()
@@ -174,23 +198,59 @@ class Tracker:
             if action.life is not Life.OPEN:
                 return action
             faults.reach(ENDING)
+            if not getattr(action.began, "marks", ()):
+                ended = e.ActionEnded(action_id, outcome, tuple(changes), (), why, exit_code, result, full)
+                self.ledger.append([ended, *after], action.stream)
+                return action
             owners = self.owners()
             if action not in owners:
                 # Another one is open inside it, and what happened since is that one's.
                 self.observe()
             marks = self.marks()
-            changes = shared(self.since_last(marks), [other for other in owners if other is not action])
+            others = [other for other in owners if other is not action]
+            made = (*shared(self.since_last(marks), others), *changes)
             if lives_on:
-                self.ledger.append([e.ActionDetached(action_id, changes, marks, exit_code)], action.stream)
+                self.ledger.append([e.ActionDetached(action_id, made, marks, exit_code)], action.stream)
             else:
-                ended = e.ActionEnded(action_id, outcome, changes, marks, why, exit_code)
-                self.ledger.append([ended, e.RunEnded(outcome)], action.stream)
+                ended = e.ActionEnded(action_id, outcome, made, marks, why, exit_code, result, full)
+                self.ledger.append([ended, *after], action.stream)
         faults.reach(ENDED)
         return action
 
+    # A run of one action, as a command or a block of code is
+
+    def begin_single(self, name: str, *, actor: str = "", parent: str = "", ref: str = "") -> str:
+        parent = parent if parent in self.ledger.refresh().actions else ""
+        began = e.ActionBegan(
+            name,
+            e.Effect.RESTORABLE,
+            actor=actor,
+            parent=parent,
+            ref=ref,
+            process=processes.this_process(),
+        )
+        return self.begin(began, before=[e.RunBegan(name, actor=actor, parent=parent)])
+
+    def end_single(
+        self,
+        action_id: str,
+        outcome: e.Outcome,
+        *,
+        exit_code: int | None = None,
+        why: str = "",
+        lives_on: bool = False,
+    ) -> Action:
+        ended = [e.RunEnded(outcome)]
+        return self.end(action_id, outcome, exit_code=exit_code, why=why, lives_on=lives_on, after=ended)
+
     def is_guarded(self, action: Action) -> bool:
         """Whether the process that records the action still lives."""
-        return processes.is_alive(getattr(action.began, "process", None), self.life.last_ns(action.id))
+        began = action.began
+        while isinstance(began, e.ActionBegan) and began.process is None and began.parent:
+            # A call is guarded by whoever guards the step or the run around it.
+            action = self.ledger.history.actions[began.parent]
+            began = action.began
+        return processes.is_alive(getattr(began, "process", None), self.life.last_ns(action.id))
 
     def living(self, action_id: str) -> list[int]:
         """Processes that the action started and that still live."""

@@ -1,7 +1,7 @@
 """The journal in one SQLite file, with its anchor beside it.
 
-One row holds one record. A batch is one transaction: SQLite's write lock gives the order, its WAL with
-synchronous = FULL gives durability, and the anchor gets its lines afterwards. Reading holds no lock
+One row holds one record. A batch is one transaction: SQLite's write lock gives the order; a sync of its WAL, after
+the lock, gives durability; and the anchor gets its lines afterwards. Reading holds no lock
 and no long transaction: a journal only grows, so what stood at the time of the call is all up to
 the last record then.
 """
@@ -28,7 +28,7 @@ from takeback.storage.clock import SystemClock
 from takeback.storage.private import unusable
 from takeback.storage.rows import Batch, Stored, cut, missing, record_of, unreadable
 from takeback.storage.sqlite_errors import explain
-from takeback.storage.sqlite_file import connect
+from takeback.storage.sqlite_file import Wal, connect
 
 BUSY_S = 10.0
 LOOK_S = 1.0
@@ -59,6 +59,7 @@ class SqliteJournal:
         # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
         self.lock = threading.RLock()
         self._db: apsw.Connection | None = None
+        self._wal = Wal(path)
         self._file = (0, 0)
         with _Using(self):
             forks.watch(self)
@@ -69,7 +70,10 @@ class SqliteJournal:
         batch = Batch(tuple(events), stream, expect, key)
         reach(BEFORE_BEGIN)
         with _Using(self) as db:
-            records, is_new = self._commit(db, batch)
+            with self._wal:
+                records, is_new = self._commit(db, batch)
+            # Also where the key was used before: who committed that may not have come as far as the sync.
+            self._make_durable()
             if is_new:
                 self._seen = records[-1].seq
                 self._write_anchor([(record.envelope.seq, record.digest) for record in records])
@@ -146,9 +150,23 @@ class SqliteJournal:
         if self._db is None:
             self._db = connect(self.path, busy_s=self._busy_s)
             self._file = _identity(self._name)
+            try:
+                self._wal.open()
+            except OSError as error:
+                self._let_go()
+                raise unusable(self._wal.path, error) from error
         return self._db
 
+    def _make_durable(self) -> None:
+        try:
+            self._wal.sync()
+        except OSError as error:
+            # What the system says of these bytes from now on is no proof: closing writes them anew elsewhere.
+            self._let_go()
+            raise unusable(self._wal.path, error) from error
+
     def _let_go(self) -> None:
+        self._wal.close()
         db, self._db = self._db, None
         if db is not None:
             db.close(True)

@@ -19,7 +19,8 @@ from takeback.cli.views import (
     who,
 )
 from takeback.core import ids
-from takeback.core.history import Action, Checkpoint, History, Run
+from takeback.core.history import History
+from takeback.core.subjects import Action, Checkpoint, Run
 
 Entry = Action | Checkpoint | Run
 

@@ -54,9 +54,10 @@ def command(
         workspace.recover()
         if not workspace.history.marks and not session.json:
             _first_time(workspace)
+        workspace.keep_within_quota()
         called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
         actor = os.path.basename(words[0])
-        id = workspace.tracker.begin(called, actor=actor, parent=workspace.parent_action())
+        id = workspace.tracker.begin_single(called, actor=actor, parent=workspace.parent_action())
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure))
 
 
@@ -96,7 +97,7 @@ def _record(
     tracker = workspace.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
     lives_on = bool(tracker.living(id))
-    action = tracker.end(id, outcome, exit_code=child.code, why=child.why, lives_on=lives_on)
+    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, lives_on=lives_on)
     tracker.life.end(id)
     report = _take_back(workspace, id) if undo and child.code and action.changes else None
     if session.json:

@@ -8,7 +8,8 @@ from takeback.cli.choices import ids_of
 from takeback.cli.session import Session, TakebackCommand, ago, plural
 from takeback.cli.views import action_data, change_data, checkpoint_data, run_data, what, what_run, who
 from takeback.core import ids
-from takeback.core.history import Action, Checkpoint, History, Run
+from takeback.core.history import History
+from takeback.core.subjects import Action, Checkpoint, Run
 from takeback.engine.diff import verb
 from takeback.errors import UsageError
 

@@ -9,9 +9,10 @@ import click
 from takeback.cli.session import Session, TakebackCommand, ago, iso, plural
 from takeback.cli.views import run_data, what
 from takeback.core.events import Item
-from takeback.core.history import SETTLING, Action, History, Run
+from takeback.core.history import SETTLING, History
 from takeback.core.lifecycle import Life
 from takeback.core.selection import last_action
+from takeback.core.subjects import Action, Run
 from takeback.errors import RunBusy
 from takeback.opening import find_workspace
 from takeback.workspace import Workspace

@@ -70,6 +70,8 @@ class Capture:
         self.stated: dict[bytes, str] = {}
         self.looked_at: set[bytes] = set()
         self.jobs: list[Job] = []
+        self.closed: set[bytes] = set()
+        """Folders and files that are closed to us, and that nobody has looked into since they were."""
         self.began_ns = time.time_ns()
 
     def update(self, edits: Edits, dirty: Dirty) -> None:
@@ -93,8 +95,10 @@ class Capture:
     def _look_into(self, folder: Folder, path: bytes, names: set[bytes], opened: OpenFolders) -> None:
         try:
             fd = opened(path)
-        except OSError:
+        except OSError as error:
             # Gone since; the folder above will say so when it is looked at, at the latest next time.
+            if isinstance(error, PermissionError) and names != {b""}:
+                self.closed.add(path)
             return
         if b"" in names:
             self._describe(folder, path, fd)
@@ -115,6 +119,8 @@ class Capture:
                 below_fd = self.place.open(here)
             except OSError as error:
                 self._state("cannot be opened", here, error)
+                if isinstance(error, PermissionError):
+                    self.closed.add(here)
                 continue
             try:
                 self._fill(here, below, below_fd)
@@ -146,6 +152,11 @@ class Capture:
         self.looked_at.add(path)
         try:
             self._look_closer(folder, path, fd, enter=enter)
+        except PermissionError as error:
+            # The folder shows its names and no more. What we know of it stands.
+            if folder.key != key_of(os.fstat(fd)):
+                self._state("cannot be looked at", path, error)
+                self.closed.add(split(path)[0])
         except OSError as error:
             # Gone, or not what it was a moment ago; the next look finds out.
             self.edits.drop(folder, path)
@@ -176,11 +187,16 @@ class Capture:
         try:
             below_fd = os.open(name, FOLDER_FLAGS, dir_fd=fd)
         except OSError as error:
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if known is not None and known.key == key_of(found):
+                # It was looked into when it was closed.
+                return
             self._state("cannot be opened", path, error)
+            if isinstance(error, PermissionError):
+                self.closed.add(path)
             if known is not None:
                 # Still there but closed to us: what we know of it stands, its own mode is seen from outside.
-                entry = _entry(os.stat(name, dir_fd=fd, follow_symlinks=False), b"", known.entry.xattrs)
-                self.edits.describe(known, path, entry, None)
+                self.edits.describe(known, path, _entry(found, b"", known.entry.xattrs), None)
             return
         if known is None or self._is_another(known, path, below_fd):
             new = Folder(_entry(os.fstat(below_fd)), None)
@@ -191,6 +207,21 @@ class Capture:
             self._describe(known, path, below_fd)
         finally:
             os.close(below_fd)
+
+    def take_closed(self) -> list[bytes]:
+        """Those above come first, for they have to be opened first."""
+        closed, self.closed = sorted(self.closed), set()
+        return closed
+
+    def note_closed(self, path: bytes, found: os.stat_result) -> None:
+        """What was opened to look into it is closed again."""
+        folder = self.edits.root.find(path)
+        above, name = split(path)
+        if folder is not None:
+            self.edits.describe(folder, path, _entry(found, b"", folder.entry.xattrs), key_of(found))
+        elif (around := self.edits.root.find(above)) and (row := around.files.get(name)):
+            entry = msgspec.structs.replace(row.entry, mode=found.st_mode & 0o7777)
+            self.edits.put_file(around, path, Row(entry, key_of(found)))
 
     def _is_another(self, known: Folder, path: bytes, fd: int) -> bool:
         """Whether this is not the folder that we knew; or one that the watcher lost sight of."""
@@ -269,6 +300,8 @@ class Capture:
     def _closed_to_us(self, job: Job, folder_fd: int, path: bytes, error: OSError) -> Row | None:
         """A file that cannot be read. If it is the one that we knew, its content is still known."""
         self._state("cannot be read", path, error)
+        if isinstance(error, PermissionError):
+            self.closed.add(path)
         try:
             found = os.stat(job.name, dir_fd=folder_fd, follow_symlinks=False)
         except OSError:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 
 import msgspec
 
-from takeback.errors import CorruptionError
+from takeback.errors import ContentGone, CorruptionError
 from takeback.ports import Contents
 from takeback.resources.files import tree as trees
-from takeback.resources.files.entry import Entry
+from takeback.resources.files.entry import FOLDER, Entry, split
 from takeback.resources.files.tree import DELTA, Difference, Folder, Get, Put, entry_in, same
 
 ENTRIES_MAX = 8192
@@ -80,6 +81,18 @@ class State:
             return self.changed[path]
         return trees.lookup(self.whole, path, self._get)
 
+    def folder(self, path: bytes) -> dict[bytes, Entry]:
+        """What was in a folder."""
+        then = trees.lookup(self.whole, path, self._get)
+        found = trees.read_node(then.content, self._get) if then is not None and then.kind == FOLDER else {}
+        for changed, entry in self.changed.items():
+            above, name = split(changed)
+            if changed and above == path:
+                found.pop(name, None)
+                if entry is not None:
+                    found[name] = entry
+        return found
+
 
 def lookup(name: bytes, path: bytes, get: Get) -> Entry | None:
     """One path of a stored state."""
@@ -102,16 +115,23 @@ def diff(before: bytes, after: bytes, get: Get) -> Iterator[Difference]:
 
 
 def reach(names: Iterable[bytes], get: Get, contents: Contents) -> set[bytes]:
-    """Every blob that these states need: no content that all of them have replaced."""
+    """Every blob that these states need: no content that all of them have replaced.
+
+    The first state must be whole. Of another one, an earlier clean-up that was cut short may have let go of a part.
+    """
     live: set[bytes] = set()
     replaced: dict[bytes, AbstractSet[bytes]] = {}
-    for name in names:
-        state = State(name, get)
-        live.add(name)
-        for entry in state.changed.values():
-            trees.reach_content(entry, contents, live)
-        node = state.whole.content
-        replaced[node] = state.changed.keys() & replaced.get(node, state.changed.keys())
+    for number, name in enumerate(names):
+        with suppress(*(ContentGone,) if number else ()):
+            state = State(name, get)
+            live.add(name)
+            for entry in state.changed.values():
+                trees.reach_content(entry, contents, live)
+            node = state.whole.content
+            replaced[node] = state.changed.keys() & replaced.get(node, state.changed.keys())
     # What is followed in part counts as followed only at the end: another tree may need all of it.
-    nodes = [trees.reach_around(node, paths, get, contents, live) for node, paths in replaced.items()]
-    return live.union(*nodes)
+    nodes: set[bytes] = set()
+    for number, (node, paths) in enumerate(replaced.items()):
+        with suppress(*(ContentGone,) if number else ()):
+            nodes |= trees.reach_around(node, paths, get, contents, live)
+    return live | nodes

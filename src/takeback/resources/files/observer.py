@@ -15,11 +15,12 @@ from takeback.resources.files import tree as trees
 from takeback.resources.files import watch
 from takeback.resources.files.capture import Capture
 from takeback.resources.files.deltas import Before, Deltas
+from takeback.resources.files.doors import Doors
 from takeback.resources.files.edits import Edits, all_linked, differences, other_names, row_in
 from takeback.resources.files.entry import FOLDER, Entry, Key, split
 from takeback.resources.files.index import Index, load_index, save_index
 from takeback.resources.files.place import Place
-from takeback.resources.files.scan import Dirty, scan
+from takeback.resources.files.scan import Dirty, scan, scan_below
 from takeback.resources.files.tree import Difference, Folder
 from takeback.resources.files.watch import Watcher
 
@@ -35,6 +36,7 @@ class Observer:
     def __init__(
         self,
         place: Place,
+        doors: Doors,
         cache: Path,
         *,
         capture: Callable[[Watcher | None], Capture],
@@ -45,6 +47,7 @@ class Observer:
         watching: bool,
     ) -> None:
         self.place = place
+        self._doors = doors
         self.tree = b""
         self._stated: dict[bytes, str] = {}
         self.linked: set[bytes] = set()
@@ -147,6 +150,7 @@ class Observer:
         self._root = Folder(Entry(FOLDER, 0, 0, 0, 0, 0), None)
         capture, edits = self._capture(self._watcher), Edits(self._root, self._touched)
         capture.whole(edits)
+        self._look_behind(capture, edits)
         self._finish(capture, edits)
         self._before = {}
         return READ
@@ -170,9 +174,38 @@ class Observer:
             return
         capture, edits = self._capture(self._watcher), Edits(self.known, self._touched)
         capture.update(edits, dirty)
+        self._look_behind(capture, edits)
         if fresh := edits.linked - self.linked:
             capture.update(edits, other_names(self.known, fresh))
         self._finish(capture, edits)
+
+    def _look_behind(self, capture: Capture, edits: Edits) -> None:
+        """Into what is the user's own and closed even to them: once, and again when that changes."""
+        if not capture.closed:
+            return
+        try:
+            while closed := capture.take_closed():
+                capture.update(edits, self._behind(closed, capture))
+        finally:
+            found = self._doors.close()
+        for path, now in found.items():
+            capture.note_closed(path, now)
+
+    def _behind(self, closed: list[bytes], capture: Capture) -> Dirty:
+        dirty: Dirty = {}
+        for path in closed:
+            try:
+                self._doors.open(path)
+            except OSError:
+                # Not ours to open: that it cannot be looked into has been stated.
+                continue
+            capture.stated.pop(path, None)
+            above, name = split(path)
+            dirty.setdefault(above, set()).add(name)
+            if (known := self.known.find(path)) is not None:
+                for here, names in scan_below(self.place, path, known).items():
+                    dirty.setdefault(here, set()).update(names)
+        return dirty
 
     def _finish(self, capture: Capture, edits: Edits) -> None:
         self.linked = edits.group_links(self.linked | edits.linked)

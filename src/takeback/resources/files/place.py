@@ -27,7 +27,10 @@ class Place:
         try:
             self.fd = os.open(root, FOLDER_FLAGS)
         except OSError as error:
-            raise UsageError(f"{os.fsdecode(root)} cannot be opened: {error.strerror}") from error
+            raise UsageError(
+                f"{os.fsdecode(root)} cannot be opened: {error.strerror}; nothing was done",
+                hint="if it is your own, `chmod u+rwx` opens it again",
+            ) from error
         self.root = os.fsencode(root)
         self.device = os.fstat(self.fd).st_dev
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from takeback.core.change import Target
 from takeback.ports import Contents, Swap
 from takeback.resources.files import linux
+from takeback.resources.files.deltas import State
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -22,12 +24,14 @@ from takeback.resources.files.entry import (
     OPAQUE,
     Entry,
     entry_of,
+    join,
     kind_of,
     path_of_target,
     split,
 )
 from takeback.resources.files.place import FILE_FLAGS, Place
 from takeback.resources.files.staging import LeftStaging, left_behind, new_name, old_name
+from takeback.resources.files.tree import Folder, Get, entry_in, same
 
 
 class Rescued(msgspec.Struct):
@@ -63,6 +67,31 @@ def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Content
     staging.close()
     staging.free()
     return Rescued(True, kept)
+
+
+def calm(place: Place, known: Folder, tree: bytes, swaps: Sequence[Swap], get: Get) -> None:
+    """Give folders that the interrupted attempt only worked in the time that they had when it began.
+
+    Only where nobody else was at work in one: but for what was swapped, all in it is as it was in `tree`.
+    """
+    paths = {path_of_target(swap.target) for swap in swaps}
+    state = State(tree, get)
+    for path in {b"", *(split(swapped)[0] for swapped in paths)} - paths:
+        was, now = state.entry(path), known.find(path)
+        if was is None or was.kind != FOLDER or now is None or now.entry.mtime_ns == was.mtime_ns:
+            continue
+        then = state.folder(path)
+        others = [name for name in now.names() | set(then) if join(path, name) not in paths]
+        if all(_is_same(then.get(name), entry_in(now, name)) for name in others):
+            # A folder's time is not worth failing for.
+            with suppress(OSError), place.folder(path) as fd:
+                os.utime(fd, ns=(os.fstat(fd).st_atime_ns, was.mtime_ns))
+
+
+def _is_same(then: Entry | None, now: Entry | None) -> bool:
+    """A folder below has a life of its own: that it is there is enough."""
+    folders = then is not None and now is not None and then.kind == now.kind == FOLDER
+    return folders or same(then, now)
 
 
 Print = tuple[str, bytes]

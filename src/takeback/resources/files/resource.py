@@ -17,6 +17,7 @@ from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import deltas
 from takeback.resources.files.capture import Capture
+from takeback.resources.files.doors import Doors
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -29,13 +30,15 @@ from takeback.resources.files.entry import (
     split,
     version_of,
 )
+from takeback.resources.files.exclude import WORKFLOW_RULE
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.observer import Observer
 from takeback.resources.files.place import Place
 from takeback.resources.files.proof import unlike
-from takeback.resources.files.rescue import rescue
-from takeback.resources.files.restore import Restorer, Work
+from takeback.resources.files.rescue import Rescued, calm, rescue
+from takeback.resources.files.restore import Restorer
 from takeback.resources.files.tree import entry_in
+from takeback.resources.files.work import Work
 
 NODES_KEPT = 4096
 NODE_PACKED_FROM_BYTES = 1024
@@ -58,6 +61,7 @@ class Files:
         *,
         excluded: Callable[[bytes], bool],
         stated: Sequence[str] = (),
+        claimed: Callable[[], Sequence[str]] = tuple,
         generation: Callable[[], int],
         watching: bool,
         progress: Progress,
@@ -67,16 +71,19 @@ class Files:
         self._contents = contents
         self._progress = progress
         self._stated = tuple(stated)
+        self._claimed = claimed
         self._excluded = excluded
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
+        self._doors = doors = Doors(place, state / "doors")
         self._observer = Observer(
             place,
+            doors,
             state / "files.index",
             capture=lambda watcher: Capture(place, contents, excluded, watcher, progress),
             put=self._put,
             has=blobs.has,
             generation=generation,
-            rules="\n".join(stated),
+            rules="\n".join([WORKFLOW_RULE, *stated]),
             watching=watching,
         )
 
@@ -84,11 +91,12 @@ class Files:
 
     def mark(self) -> Mark:
         """Look at the world, and keep it."""
+        self._doors.recover()
         with self._kept_or_forgotten():
             evidence = self._observer.look()
             self._blobs.sync()
         faults.reach(MARKED)
-        stated = (*self._stated, *self._observer.stated)
+        stated = (*self._stated, *self._claimed(), *self._observer.stated)
         return Mark(self.name, state_of(self._observer.tree), evidence, stated)
 
     @contextmanager
@@ -161,7 +169,7 @@ class Files:
         return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
 
     def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
-        """Every blob that these marks need, nodes and contents."""
+        """Every blob that these marks need, nodes and contents; the latest mark comes first, and must be whole."""
         return deltas.reach((tree_of(mark.state) for mark in marks), self._get, self._contents)
 
     def text(self, version: Version) -> bytes | None:
@@ -201,8 +209,10 @@ class Files:
                 found[swap.target] = (Do.CONFLICT, "it is excluded now, so it is not looked at any more")
         return found
 
-    def swap(self, swaps: Sequence[Swap], rollback: str, *, fresh: bool) -> Sequence[Swapped]:
-        rescued = rescue(self._place, rollback, swaps, self._contents)
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
+        rescued = self._rescue(swaps, rollback)
         # A write since the last look is noticed all the same: each exchange looks at what came out.
         look = self.seen if fresh and not rescued.interrupted else self.read
         now = look(swap.target for swap in swaps)
@@ -223,10 +233,23 @@ class Files:
                 results[target] = Swapped(target, Did.CONFLICT, present, True, why)
         if works:
             batch = list(works.values())
-            restorer = Restorer(self._place, self._contents, rollback, self._standing(batch), self._progress)
-            restorer.run(batch)
+            others = self._standing(batch)
+            Restorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(batch)
             results.update(self._verified(works, {swap.target: swap.goal for swap in swaps}))
+        if not fresh and since is not None and self.keeps(since):
+            self.mark()
+            calm(self._place, self._observer.known, tree_of(since.state), swaps, self._get)
         return [results[swap.target] for swap in swaps]
+
+    def _rescue(self, swaps: Sequence[Swap], rollback: str) -> Rescued:
+        """What an earlier attempt left behind, before the folders that it had opened are closed again."""
+        try:
+            return rescue(self._place, rollback, swaps, self._contents)
+        except PermissionError:
+            self._doors.open(b"")
+            return rescue(self._place, rollback, swaps, self._contents)
+        finally:
+            self._doors.recover()
 
     def _standing(self, works: Sequence[Work]) -> dict[bytes, bytes]:
         """For each group of links a member that is not being put back, and is as it should be."""

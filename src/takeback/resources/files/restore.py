@@ -14,16 +14,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-import msgspec
-
 from takeback import faults
 from takeback.core.events import Did
 from takeback.errors import CorruptionError
 from takeback.ports import Contents, Progress
 from takeback.resources.files import linux
+from takeback.resources.files.doors import Doors
 from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, key_of, split
+from takeback.resources.files.links import choose_links
 from takeback.resources.files.place import OpenFolders, Place
 from takeback.resources.files.staging import Staging, dress, new_name, old_name
+from takeback.resources.files.work import Work, depth
 
 SYNC_ONE_BY_ONE_MAX = 8
 
@@ -37,42 +38,6 @@ DRESSED = faults.crash_point("restore-dressed")
 _WORDS = {errno.EXDEV: "it is on another file system than the workspace's root"}
 
 
-class Work(msgspec.Struct):
-    """One path to put back. `key` is that of the present version, as it was just looked at.
-
-    `link_to` is a path that it becomes a link to; `apart` says that it must not stay a link to others.
-    """
-
-    path: bytes
-    present: Entry | None
-    goal: Entry | None
-    key: Key | None
-    staged: bytes = b""
-    link_to: bytes | None = None
-    apart: bool = False
-    did: Did | None = None
-    why: str = ""
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the file can stay and only its mode, attributes or times change."""
-        old, new = self.present, self.goal
-        return (
-            old is not None
-            and new is not None
-            and old.kind == new.kind
-            and (old.kind == FOLDER or (old.content == new.content and self.link_to is None))
-            and not self.apart
-        )
-
-    @property
-    def depth(self) -> int:
-        return _depth(self.path)
-
-    def fail(self, why: str, did: Did = Did.FAILED) -> None:
-        self.did, self.why = did, why
-
-
 class Restorer:
     """One batch of paths on its way back."""
 
@@ -82,6 +47,7 @@ class Restorer:
         contents: Contents,
         rollback: str,
         standing: Mapping[bytes, bytes],
+        doors: Doors,
         progress: Progress,
     ) -> None:
         self.place = place
@@ -89,6 +55,7 @@ class Restorer:
         self.contents = contents
         self.rollback = rollback
         self.progress = progress
+        self._doors = doors
         self._open = OpenFolders(place)
         self._before: dict[bytes, os.stat_result] = {}
 
@@ -109,6 +76,7 @@ class Restorer:
             self._dress_in_place(works)
             self._clear(staging, works)
             self._dress_folders(works, staging)
+            self._doors.close()
             self._sync_folders()
         finally:
             self._open.close()
@@ -129,7 +97,7 @@ class Restorer:
         return made[0]
 
     def _stage(self, staging: Staging, works: list[Work]) -> None:
-        choose_links(works, self.standing)
+        choose_links(_open(works), self.standing)
         few = len(works) <= SYNC_ONE_BY_ONE_MAX
         new = [
             work
@@ -197,7 +165,7 @@ class Restorer:
         assert work.link_to is not None
         name = new_name(work.path)
         folder, leader = split(work.link_to)
-        os.link(leader, name, src_dir_fd=self._open(folder), dst_dir_fd=staging.fd, follow_symlinks=False)
+        os.link(leader, name, src_dir_fd=self._reach(folder), dst_dir_fd=staging.fd, follow_symlinks=False)
         work.staged = name
 
     def _swap(self, staging: Staging, work: Work, name: bytes, fd: int) -> None:
@@ -249,23 +217,27 @@ class Restorer:
     def _dress_in_place(self, works: list[Work]) -> None:
         dressed: set[tuple[int, int]] = set()
         for work in _open(works):
-            if not work.in_place or work.goal is None or work.goal.kind == FOLDER or work.key is None:
-                continue
-            with _Blamed(work):
-                folder, name = split(work.path)
-                fd, file = self._open(folder), (work.key.dev, work.key.ino)
-                # Another name of a file that we have dressed already shows our own work, not somebody else's.
-                if file in dressed or self._is_ours(fd, name, work.key):
-                    dress(fd, name, work.goal)
-                    dressed.add(file)
-                else:
-                    work.fail("it was changed while it was being taken back", Did.CONFLICT)
+            if work.in_place and work.goal is not None and work.goal.kind != FOLDER:
+                with _Blamed(work):
+                    folder = split(work.path)[0]
+                    self._insist(folder, self._reach(folder), partial(self._dress_one, work, dressed))
+
+    def _dress_one(self, work: Work, dressed: set[tuple[int, int]], fd: int) -> None:
+        if work.goal is None or work.key is None:
+            return
+        file, name = (work.key.dev, work.key.ino), split(work.path)[1]
+        # Another name of a file that we have dressed already shows our own work, not somebody else's.
+        if file in dressed or self._is_ours(fd, name, work.key):
+            dress(fd, name, work.goal)
+            dressed.add(file)
+        else:
+            work.fail("it was changed while it was being taken back", Did.CONFLICT)
 
     def _dress_folders(self, works: list[Work], staging: Staging) -> None:
         """Folders get their mode and time last, the deepest first: whatever is done inside changes the time."""
         goals = {work.path: work for work in _open(works) if work.goal and work.goal.kind == FOLDER}
         gone = {work.path for work in _open(works) if work.goal is None}
-        for path in sorted({*goals, *self._before}, key=_depth, reverse=True):
+        for path in sorted({*goals, *self._before}, key=depth, reverse=True):
             work = goals.get(path)
             if not path:
                 staging.close()
@@ -282,17 +254,15 @@ class Restorer:
     def _dress_folder(self, path: bytes, goal: Entry) -> None:
         folder, name = split(path)
         if path:
-            dress(self._open(folder), name, goal)
+            dress(self._reach(folder), name, goal)
         else:
             dress(self.place.fd, b".", goal)
+        self._doors.forget(path)
 
     def _undisturb(self, path: bytes) -> None:
         """A folder that we only worked in looks as it did before."""
         before = self._before[path]
-        fd = self._open(path)
-        if os.fstat(fd).st_mode != before.st_mode:
-            os.fchmod(fd, before.st_mode & 0o7777)
-        os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))
+        os.utime(self._open(path), ns=(before.st_atime_ns, before.st_mtime_ns))
 
     def _sync_all(self) -> None:
         faults.reach("disk-sync")
@@ -311,20 +281,31 @@ class Restorer:
 
     def _touch(self, path: bytes) -> int:
         """A folder that we are going to change something in."""
-        fd = self._open(path)
+        fd = self._reach(path)
         self._before.setdefault(path, os.fstat(fd))
         return fd
 
+    def _reach(self, path: bytes) -> int:
+        """A folder, through those of the user's own that are closed, which are opened for the time of this batch."""
+        try:
+            return self._open(path)
+        except PermissionError:
+            above = split(path)[0]
+            if path:
+                self._reach(above)
+            self._doors.open(path)
+            return self._open(path)
+
     def _retry_closed(self, folder: bytes, do: Callable[[int], object]) -> None:
-        """Do something in a folder; one of the user's own that is write-protected is opened for that moment."""
-        fd = self._touch(folder)
+        """Change something in a folder."""
+        self._insist(folder, self._touch(folder), do)
+
+    def _insist(self, folder: bytes, fd: int, do: Callable[[int], object]) -> None:
+        """Do something in a folder; one of the user's own that is write-protected is opened as well."""
         try:
             do(fd)
         except PermissionError:
-            found = os.fstat(fd)
-            if found.st_uid != os.geteuid() or found.st_mode & 0o300 == 0o300:
-                raise
-            os.fchmod(fd, (found.st_mode & 0o7777) | 0o300)
+            self._doors.open(folder)
             do(fd)
 
 
@@ -355,42 +336,6 @@ def _open(works: Iterable[Work]) -> list[Work]:
     return [work for work in works if work.did is None]
 
 
-def _depth(path: bytes) -> int:
-    return path.count(b"/") + 1 if path else 0
-
-
 def _must_go(present: Entry, goal: Entry | None) -> bool:
     """Whether the old must leave before the new can come: an exchange does not turn a folder into a file."""
     return goal is None or (present.kind == FOLDER) != (goal.kind == FOLDER)
-
-
-def choose_links(works: list[Work], standing: Mapping[bytes, bytes]) -> None:
-    """Paths that were one file become one again, and paths that were not are taken apart.
-
-    `standing` gives for each group a path that belongs to it and is not being put back.
-    """
-    now: dict[bytes, list[Work]] = {}
-    then: dict[bytes, list[Work]] = {}
-    for work in _open(works):
-        if work.goal is None or work.goal.kind == FOLDER:
-            continue
-        if work.goal.group:
-            then.setdefault(work.goal.group, []).append(work)
-        elif work.present is not None and work.present.group:
-            now.setdefault(work.present.group, []).append(work)
-    for group, members in now.items():
-        # One of them may keep the file, unless somebody else has it.
-        for work in members if group in standing else members[1:]:
-            work.apart = True
-    for group, members in then.items():
-        _link(members, standing.get(group))
-
-
-def _link(members: list[Work], leader_path: bytes | None) -> None:
-    leader = None
-    if leader_path is None:
-        leader = next((work for work in members if work.in_place), members[0])
-    for work in members:
-        same_file = leader and work.key and leader.key and work.in_place and work.key.ino == leader.key.ino
-        if work is not leader and not same_file:
-            work.link_to = leader.path if leader else leader_path

@@ -40,6 +40,11 @@ def scan(place: Place, root: Folder) -> Dirty:
     return dirty
 
 
+def scan_below(place: Place, path: bytes, folder: Folder) -> Dirty:
+    """The same for one folder, and all below it."""
+    return look(place, list(folder.walk(path)))
+
+
 def look(place: Place, folders: Folders) -> Dirty:
     """What differs in each of these folders."""
     dirty: Dirty = defaultdict(set)

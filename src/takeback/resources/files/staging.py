@@ -110,9 +110,11 @@ class Staging:
 
     def free(self) -> None:
         """Free the room of what was thrown away, while others go on."""
-        if self._freed:
-            threading.Thread(target=_close, args=(self._freed,), name="freeing room").start()
-            self._freed = []
+        freed, self._freed = self._freed, []
+        try:
+            threading.Thread(target=_close, args=(freed,), name="freeing room").start()
+        except RuntimeError:  # no thread can be had, as when the interpreter is about to end
+            _close(freed)
 
     def close(self) -> None:
         """Throw away what is left, and the folder."""

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from takeback.core.codec import ALGORITHM
-from takeback.errors import BackendError, CorruptionError, UsageError
+from takeback.errors import BackendError, ContentGone, UsageError
 from takeback.ports import Finding
 
 BLOB_BYTES_MAX = 1 << 30
@@ -40,8 +40,8 @@ def raw_name(text: str) -> bytes:
     return digest
 
 
-def lost(digest: bytes) -> CorruptionError:
-    return CorruptionError(
+def lost(digest: bytes) -> ContentGone:
+    return ContentGone(
         f"the content {text_name(digest)} was pruned or is lost; nothing was changed",
         hint="`takeback verify --deep` tells what is still there",
     )

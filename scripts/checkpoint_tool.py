@@ -1,0 +1,1418 @@
+#!/usr/bin/env python3
+"""Checkpoints that survive a restart: start, update, resume, complete, list, prune, check.
+
+One file that needs only Python 3.11: copy it where it is needed. It is made from Takeback's own modules by
+`python -m takeback.workflows.bundle`; change it there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+# --- errors ---
+
+
+class TakebackError(Exception):
+    """The root of all errors raised on purpose."""
+
+    exit_code: ClassVar[int] = 4
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  Hint: {self.hint}" if self.hint else self.message
+
+
+class UsageError(TakebackError):
+    """The caller asked for something that makes no sense; nothing happened."""
+
+    exit_code = 2
+    code = "usage"
+
+
+class ConflictError(TakebackError):
+    """Somebody else wrote, or holds what is needed; nothing was changed."""
+
+    exit_code = 3
+    code = "conflict"
+
+    def __init__(self, message: str, hint: str = "", *, report: Any = None) -> None:
+        super().__init__(message, hint)
+        self.report = report
+
+
+class DriftError(ConflictError):
+    """The world differs from what was last recorded."""
+
+    code = "drift"
+
+
+class RunBusy(ConflictError):
+    """An action is open, or another process holds the workspace."""
+
+    code = "busy"
+
+
+class LeaseLost(ConflictError):
+    """The time-bound right ran out and another holder has it."""
+
+    code = "lease-lost"
+
+
+class RefusedError(ConflictError):
+    """Policy or safety says no; nothing was started."""
+
+    code = "refused"
+
+
+class InvariantBroken(ConflictError):
+    """Something that must hold does not; the run stops at once, and nothing is tried again."""
+
+    code = "invariant"
+
+
+class HandedOver(ConflictError):
+    """The run waits for a human; what it did so far stays."""
+
+    code = "handed-over"
+
+
+class JournalMoved(ConflictError):
+    """Another process appended first, so the caller decided on an old view."""
+
+    code = "journal-moved"
+
+
+class BackendError(TakebackError):
+    """Something outside failed: the disk, the database, a service."""
+
+    exit_code = 4
+    code = "backend"
+
+    def __init__(self, message: str, hint: str = "", *, retryable: bool = False) -> None:
+        super().__init__(message, hint)
+        self.retryable = retryable
+
+
+class CorruptionError(TakebackError):
+    """Stored data is not what was stored."""
+
+    exit_code = 5
+    code = "corrupt"
+
+
+class ContentGone(CorruptionError):
+    """Content that is not kept any more, or was lost: nothing of it is there, damaged or not."""
+
+
+class FormatTooNew(TakebackError):
+    """Written by a newer Takeback; this one would misread it, so it does not touch it."""
+
+    exit_code = 4
+    code = "format-too-new"
+
+
+class RollbackIncomplete(TakebackError):
+    """A rollback ended with items that are not done or not verified; the report names them."""
+
+    exit_code = 6
+    code = "incomplete"
+
+    def __init__(self, message: str, hint: str = "", *, report: Any = None) -> None:
+        super().__init__(message, hint)
+        self.report = report
+
+
+# --- workflows/record ---
+
+
+SCHEMA = "1.0"
+DAY_S = 86_400.0
+TTL_DAYS_MAX = 3_650
+ID_BYTES_MAX = 200
+STATUSES = ("in_progress", "blocked", "done", "failed")
+UNFINISHED = ("in_progress", "blocked")
+HASH = "checkpointHash"
+LISTS = ("completedSteps", "remainingSteps")
+TEXTS = (
+    "schemaVersion",
+    "workflowId",
+    "agentId",
+    "status",
+    "currentStep",
+    "notes",
+    "idempotencyKey",
+    "updatedAt",
+    "expiresAt",
+)
+FIELDS = {*TEXTS, *LISTS, "handoffTo", HASH}
+
+SAFE_NAME = re.compile(r"\w[\w .:@+=,-]*")
+"""What may be part of a file's name: no slash, no leading dot, nothing that a terminal would obey."""
+
+
+def iso(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat()
+
+
+def seconds(text: str) -> float:
+    """A moment as seconds since 1970. Without a zone it could mean anything, so it must have one."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return moment.timestamp()
+
+
+def safe_name(name: str, what: str) -> str:
+    """This name, if it can be part of a path without leading anywhere else."""
+    if not SAFE_NAME.fullmatch(name) or len(name.encode("utf-8", "replace")) > ID_BYTES_MAX:
+        raise UsageError(
+            f"{name[:ID_BYTES_MAX]!r} cannot be {what}; nothing was done",
+            hint="use letters, digits and . _ - : @ + = , with no slash, beginning with a letter or digit",
+        )
+    return name
+
+
+def digest(record: dict[str, Any]) -> str:
+    """SHA-256 of the sorted compact JSON, without the hash itself."""
+    rest = {name: value for name, value in record.items() if name != HASH}
+    return _sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _sha256(data: bytes) -> str:
+    # hashlib loads all of OpenSSL for it, a tenth of a command's time; Python has its own, under two names.
+    for name in ("_sha2", "_sha256", "hashlib"):
+        try:
+            return str(__import__(name).sha256(data).hexdigest())
+        except ImportError:
+            continue
+    raise AssertionError("hashlib is always there")
+
+
+def sealed(record: dict[str, Any], now_s: float) -> dict[str, Any]:
+    """This record as of now, with its hash."""
+    fresh = record | {"updatedAt": iso(now_s)}
+    return fresh | {HASH: digest(fresh)}
+
+
+def encoded(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, indent=2).encode() + b"\n"
+
+
+def decoded(data: bytes, name: str) -> dict[str, Any]:
+    """What a file says, if its schema and its hash are right. `name` is the file's, without its ending."""
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        raise CorruptionError("it is not whole JSON") from None
+    if not isinstance(record, dict):
+        raise CorruptionError("it is no JSON object")
+    if wrong := _misfit(record):
+        raise CorruptionError(wrong)
+    if record[HASH] != digest(record):
+        raise CorruptionError("its hash does not fit: it was changed by something else")
+    if record["workflowId"] != name:
+        raise CorruptionError("it belongs to another workflow than its name says")
+    return record
+
+
+def _misfit(record: dict[str, Any]) -> str:
+    """What is wrong with the fields; empty if nothing is."""
+    if record.get("schemaVersion") != SCHEMA:
+        return f"its schema is not {SCHEMA}"
+    if missing := FIELDS - record.keys():
+        return f"it has no {min(missing)}"
+    if record.keys() - FIELDS:
+        return "it has a field that the schema does not know"
+    for field in TEXTS:
+        if not isinstance(record[field], str):
+            return f"{field} is no text"
+    for field in LISTS:
+        if not isinstance(record[field], list) or not all(isinstance(step, str) for step in record[field]):
+            return f"{field} is no list of texts"
+    if record["handoffTo"] is not None and not isinstance(record["handoffTo"], str):
+        return "handoffTo is no text"
+    if record["status"] not in STATUSES:
+        return "its status is unknown"
+    try:
+        seconds(record["updatedAt"]), seconds(record["expiresAt"])
+    except (ValueError, OverflowError):
+        return "a time in it is no time"
+    return ""
+
+
+def new_record(
+    workflow: str,
+    *,
+    agent: str,
+    step: str,
+    key: str,
+    remaining: list[str],
+    handoff: str | None,
+    notes: str,
+    ttl_days: float,
+    now_s: float,
+) -> dict[str, Any]:
+    if not 0 <= ttl_days <= TTL_DAYS_MAX:
+        raise UsageError(f"--ttl-days is a number from 0 to {TTL_DAYS_MAX}; nothing was done")
+    record = {
+        "schemaVersion": SCHEMA,
+        "workflowId": workflow,
+        "agentId": agent,
+        "status": "in_progress",
+        "currentStep": step,
+        "completedSteps": [],
+        "remainingSteps": remaining,
+        "handoffTo": handoff,
+        "notes": notes,
+        "idempotencyKey": key,
+        "expiresAt": iso(now_s + ttl_days * DAY_S),
+    }
+    return sealed(record, now_s)
+
+
+def advanced(
+    record: dict[str, Any],
+    *,
+    complete: str | None,
+    step: str | None,
+    status: str | None,
+    notes: str | None,
+    now_s: float,
+) -> dict[str, Any]:
+    """The record after an update. What has been completed before is not completed again."""
+    after, done = dict(record), list(record["completedSteps"])
+    repeated = complete in done
+    if complete is not None:
+        if not repeated:
+            done.append(complete)
+        after["completedSteps"] = done
+        after["remainingSteps"] = [left for left in record["remainingSteps"] if left != complete]
+        if after["currentStep"] == complete and after["remainingSteps"]:
+            after["currentStep"] = after["remainingSteps"][0]
+    # A repeated update must not lead back to a step that has been done since.
+    if step is not None and not (repeated and step in done):
+        after["currentStep"] = step
+    if status is not None:
+        after["status"] = status
+    if notes is not None:
+        after["notes"] = notes
+    if status == "done":
+        after["remainingSteps"] = []
+    if repeated and after == record:
+        return record
+    if record["status"] == "done":
+        raise ConflictError(
+            f"{record['workflowId']} is done; nothing was changed",
+            hint="start a new workflow, with an id and an idempotency key of its own",
+        )
+    # The time that it may lie idle stays the same: it expires so long after its last update.
+    idle_s = max(0.0, seconds(record["expiresAt"]) - seconds(record["updatedAt"]))
+    after["expiresAt"] = iso(now_s + idle_s)
+    return sealed(after, now_s)
+
+
+def is_unfinished(record: dict[str, Any]) -> bool:
+    return record["status"] in UNFINISHED
+
+
+def is_expired(record: dict[str, Any], now_s: float) -> bool:
+    return seconds(record["expiresAt"]) <= now_s
+
+
+# --- workflows/guard ---
+
+
+TEXT_CHARS_MAX = 200
+NOTES_CHARS_MAX = 4_000
+STEPS_MAX = 1_000
+
+_NAMED = (
+    r"pass(?:word|wd|phrase)|secret|(?:access|auth|bearer|refresh)?[-_ ]?token|api[-_ ]?key|private[-_ ]?key"
+)
+_PLACEHOLDER = r"(?:[*x.…•-]+|\$|<|\{|\[|%|none\b|null\b|true\b|false\b|hidden\b|redacted\b)"
+
+# What it is called, the hints of which one must occur (in lower case), and its shape.
+RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("a private key", ("private key",), r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY"),
+    ("a password in a URL", ("://",), r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:[^\s/@]+@"),
+    ("a GitHub token", ("gh",), r"\bgh[pousr]_[A-Za-z0-9]{20,}"),
+    ("a GitHub token", ("github_pat_",), r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
+    ("a GitLab token", ("glpat-",), r"\bglpat-[A-Za-z0-9_-]{16,}"),
+    ("a Slack token", ("xox", "xapp-"), r"\b(?:xox[abeposr]-[\w-]{10,}|xapp-[\w-]{20,})"),
+    ("a Slack webhook", ("hooks.slack.com",), r"hooks\.slack\.com/services/T\w+/B\w+/\w+"),
+    ("an AWS key", ("akia", "asia"), r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    ("a Google key", ("aiza", "ya29."), r"\b(?:AIza[\w-]{30,}|ya29\.[\w-]{20,})"),
+    ("an API key", ("k-", "k_"), r"\b[srp]k[-_](?:live|test|proj|ant|or|svcacct)[-_][\w-]{10,}"),
+    ("an API key", ("sk-",), r"\bsk-[A-Za-z0-9]{32,}"),
+    ("a token", ("eyj",), r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*"),
+    (
+        "a token",
+        ("npm_", "pypi-", "hf_", "dop_v1_", "shpat_"),
+        r"\b(?:npm_|pypi-|hf_|dop_v1_|shpat_)[\w-]{20,}",
+    ),
+    ("a mail service key", ("sg.",), r"\bSG\.[\w-]{16,}\.[\w-]{16,}"),
+    ("a bot token", (":aa",), r"\b\d{8,10}:AA[\w-]{33}\b"),
+    ("an account key", ("accountkey=", "accesskey="), r"(?i)(?:Account|SharedAccess)Key=[A-Za-z0-9+/=]{20,}"),
+    ("an authorization header", ("authorization",), r"(?i)\bauthorization\s*:\s*\S"),
+    ("a bearer token", ("bearer ",), r"(?i)\bbearer\s+[\w.~+/-]{16,}"),
+    (
+        "a password or token",
+        ("pass", "secret", "token", "key"),
+        rf"(?i)(?<![a-z])(?:{_NAMED})[\"']?\s*[=:]\s*[\"']?(?!{_PLACEHOLDER})[^\s\"',;]{{6,}}",
+    ),
+)
+
+
+def secret_in(text: str) -> str:
+    """What kind of secret this text seems to hold; empty if none."""
+    lower = text.lower()
+    for kind, hints, shape in RULES:
+        if any(hint in lower for hint in hints) and re.search(shape, text):
+            return kind
+    return ""
+
+
+def check(record: dict[str, Any]) -> dict[str, Any]:
+    """This record, if it may be written."""
+    for field, value in record.items():
+        for text in value if isinstance(value, list) else [value]:
+            if text is not None:
+                _check_text(field, text)
+        if isinstance(value, list) and len(value) > STEPS_MAX:
+            raise UsageError(f"{field} has more than {STEPS_MAX} steps; nothing was written")
+    return record
+
+
+def _check_text(field: str, text: str) -> None:
+    notes = field == "notes"
+    most = NOTES_CHARS_MAX if notes else TEXT_CHARS_MAX
+    plain = " ".join(text.split()) if notes else text
+    if len(text) > most:
+        raise UsageError(
+            f"{field} is longer than {most} characters; nothing was written",
+            hint="a checkpoint says how far the work is; keep the work itself in files of its own",
+        )
+    if plain and not plain.isprintable():
+        raise UsageError(f"{field} has characters that cannot be printed; nothing was written")
+    if kind := secret_in(text):
+        raise RefusedError(
+            f"{field} seems to hold {kind}; nothing was written",
+            hint="name where the secret is kept, not the secret itself",
+        )
+
+
+# --- workflows/disk ---
+
+
+FILE_BYTES_MAX = 1 << 20
+LOCK_WAIT_S = 10.0
+_POLL_S = 0.002
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def sync(fd: int) -> None:
+    """Make it survive a power cut. On macOS fsync alone leaves it in the disk's own cache."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(fd)
+
+
+class Folder:
+    """One open folder. Its files are named relative to it, so that nobody can swap it for another meanwhile."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    @classmethod
+    def find(cls, root: str, *parts: str, create: bool = False) -> Folder | None:
+        """The folder at these parts below the root; None where it is not there and is not to be made."""
+        path, fd = root, -1
+        try:
+            fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            for part in parts:
+                path = os.path.join(path, part)
+                below = _enter(fd, part, create=create, private=part == parts[-1])
+                os.close(fd)
+                fd = below
+                if fd < 0:
+                    return None
+        except OSError as error:
+            if fd >= 0:
+                os.close(fd)
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise RefusedError(
+                    f"{path} is a link or no folder; nothing was done",
+                    hint="checkpoints are kept in real folders of the workspace only",
+                ) from error
+            raise failed(path, error) from error
+        return cls(path, fd)
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self.fd))
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a regular file. FileNotFoundError where there is none; CorruptionError for anything else."""
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.fd)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            link = error.errno == errno.ELOOP
+            raise CorruptionError(
+                "it is a link" if link else f"it cannot be read: {error.strerror}"
+            ) from error
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                raise CorruptionError("it is no file")
+            if found.st_size > FILE_BYTES_MAX:
+                raise CorruptionError("it is too large")
+            return os.read(fd, FILE_BYTES_MAX + 1)
+        except OSError as error:
+            raise CorruptionError(f"it cannot be read: {error.strerror}") from error
+        finally:
+            os.close(fd)
+
+    def modified_s(self, name: str) -> float:
+        return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mtime
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file as a whole. When this returns, it survives a power cut. Called under the lock only."""
+        fresh = f".{name}.tmp"
+        try:
+            self.remove(fresh)  # left by a writer that was killed
+            fd = os.open(
+                fresh,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                0o600,
+                dir_fd=self.fd,
+            )
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+                sync(fd)
+            finally:
+                os.close(fd)
+            os.rename(fresh, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except OSError as error:
+            try:
+                self.remove(fresh)
+            except OSError:
+                pass
+            raise failed(os.path.join(self.path, name), error) from error
+        self.sync()  # without it, the power cut could take the new name away
+
+    def sync(self) -> None:
+        try:
+            sync(self.fd)
+        except OSError as error:
+            raise BackendError(
+                f"{self.path} was changed, but the disk did not confirm it ({error.strerror}); "
+                "it may not survive a power cut",
+                hint="look at the disk, then repeat the command",
+            ) from error
+
+    def remove(self, name: str) -> None:
+        try:
+            os.unlink(name, dir_fd=self.fd)
+        except FileNotFoundError:
+            pass
+
+    def move(self, name: str, there: Folder, new_name: str) -> None:
+        os.rename(name, new_name, src_dir_fd=self.fd, dst_dir_fd=there.fd)
+
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Alone, for the length of one command: a kernel lock, which ends with its holder."""
+        try:
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
+        except OSError as error:
+            raise failed(os.path.join(self.path, name), error) from error
+        try:
+            deadline = time.monotonic() + LOCK_WAIT_S
+            while not _try_lock(fd):
+                if time.monotonic() > deadline:
+                    raise RunBusy(
+                        f"another process is writing in {self.path}; nothing was changed",
+                        hint="try again when it is done",
+                    )
+                time.sleep(_POLL_S)
+            yield
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def _enter(fd: int, part: str, *, create: bool, private: bool) -> int:
+    """The folder below, opened; -1 where it is not there and is not to be made."""
+    try:
+        return os.open(part, _OPEN_FOLDER, dir_fd=fd)
+    except FileNotFoundError:
+        if not create:
+            return -1
+    try:
+        os.mkdir(part, 0o700 if private else 0o777, dir_fd=fd)
+        sync(fd)  # the new folder's name is to survive a power cut, like what will be in it
+    except FileExistsError:
+        pass
+    return os.open(part, _OPEN_FOLDER, dir_fd=fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def failed(path: str, error: OSError) -> BackendError:
+    return BackendError(
+        f"{path} cannot be written: {error.strerror or error}; nothing was changed",
+        hint="see its permissions and the space on its disk, then repeat the command",
+    )
+
+
+# --- workflows/owners ---
+
+
+LEASE_S = 900.0
+TOKEN_VARIABLE = "TAKEBACK_WORKFLOW_TOKEN"
+"""In the environment of a command that was started for a workflow which is already held for it."""
+
+
+def here() -> dict[str, str]:
+    """Where process numbers mean what they mean to us."""
+    return {"host": os.uname().nodename, "boot": _boot(), "space": _namespace()}
+
+
+def describe(pid: int, now_s: float) -> dict[str, Any]:
+    """A new holder: this process, from now on."""
+    began = started(pid)
+    if not began:
+        raise UsageError(
+            f"process {pid} is not running, so it cannot hold a workflow; nothing was done",
+            hint="name a living process with --owner-pid: the agent itself, not a shell that ends at once",
+        )
+    return {"pid": pid, "started": began, **here(), "token": os.urandom(8).hex(), "acquiredAt": iso(now_s)}
+
+
+def renewed(holder: dict[str, Any], now_s: float) -> dict[str, Any]:
+    return holder | {"leaseUntil": iso(now_s + LEASE_S)}
+
+
+def encode_holder(holder: dict[str, Any]) -> bytes:
+    return json.dumps(holder, indent=2).encode() + b"\n"
+
+
+def decode_holder(data: bytes) -> dict[str, Any] | None:
+    """What a lock file says. None where it says nothing of use: then nobody can be shown to hold it."""
+    try:
+        text = data.decode()
+        if text[:1].isdigit():
+            # The restart-recovery skill writes only the time. Its holder cannot be asked; the lease decides.
+            return {"pid": 0, "started": "", "host": "", "leaseUntil": iso(seconds(text.strip()) + LEASE_S)}
+        holder = json.loads(text)
+        pid, until = holder["pid"], seconds(holder["leaseUntil"])
+        return holder if isinstance(pid, int) and until else None
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+
+
+def lives(holder: dict[str, Any], now_s: float) -> bool:
+    """Whether the holder may still be at work. No clock is asked where the kernel can tell."""
+    this = here()
+    there = {name: holder.get(name, "") for name in this}
+    if there == this:
+        return bool(started(holder["pid"]) == holder["started"])
+    if there["host"] == this["host"] and there["boot"] and this["boot"] and there["boot"] != this["boot"]:
+        return False  # this machine was restarted, and nothing survives that
+    return now_s < seconds(holder["leaseUntil"])
+
+
+def is_of(holder: dict[str, Any], owner_pid: int) -> bool:
+    """Whether this process holds it, or one of those that it was started by."""
+    if any(holder.get(name) != value for name, value in here().items()):
+        return False
+    return any(holder["pid"] == pid and holder["started"] == started(pid) for pid in _lineage(owner_pid))
+
+
+def in_words(holder: dict[str, Any]) -> str:
+    if not holder["pid"]:
+        return f"somebody until {holder['leaseUntil']}"
+    return f"process {holder['pid']} on {holder['host'] or 'this machine'}"
+
+
+def started(pid: int) -> str:
+    """When a process began; empty where it is not running. A zombie has ended: only its parent has not noticed."""
+    if sys.platform != "linux":
+        return _asked_ps(pid, "lstart")
+    fields = _stat(pid)
+    return "" if not fields or fields[0] in "ZX" else fields[19]
+
+
+def _lineage(pid: int) -> list[int]:
+    """A process and those above it."""
+    found: list[int] = []
+    while pid > 1 and pid not in found:
+        found.append(pid)
+        if sys.platform == "linux":
+            fields = _stat(pid)
+            pid = int(fields[1]) if fields else 0
+        else:
+            pid = int(_asked_ps(pid, "ppid") or 0)
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _asked_ps(pid: int, field: str) -> str:
+    import subprocess
+
+    done = subprocess.run(["ps", "-o", f"{field}=", "-p", str(pid)], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+# --- workflows/places ---
+
+
+PLACE = ("memory", "checkpoints")
+AGENTS = "agents"
+SUFFIX = ".json"
+NOT_OURS = {"CHECKPOINT_SCHEMA.json"}
+
+
+class Entry:
+    """One file in a folder of checkpoints: a record, or the reason why there is none."""
+
+    def __init__(self, folder: Folder, id: str, record: dict[str, Any] | None, reason: str = "") -> None:
+        self.folder = folder
+        self.id = id
+        self.record = record
+        self.reason = reason
+
+    @property
+    def name(self) -> str:
+        return self.id + SUFFIX
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.folder.path, self.name)
+
+
+class Places:
+    """Every folder of checkpoints below one root, each opened once."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.realpath(root)
+        self._open: dict[tuple[str, ...], Folder] = {}
+
+    def close(self) -> None:
+        for folder in self._open.values():
+            folder.close()
+        self._open.clear()
+
+    def entries(self) -> list[Entry]:
+        """Every checkpoint. A bad file is one entry among the others, and blocks none of them."""
+        return [
+            self._entry(folder, name.removesuffix(SUFFIX))
+            for folder in self.folders()
+            for name in folder.names()
+            if name.endswith(SUFFIX) and not name.startswith(".") and name not in NOT_OURS
+        ]
+
+    def find(self, workflow: str) -> Entry | None:
+        """The file of this workflow, wherever it lies."""
+        safe_name(workflow, "the id of a workflow")
+        found = [folder for folder in self.folders() if workflow + SUFFIX in folder.names()]
+        if len(found) > 1:
+            raise ConflictError(
+                f"{workflow} is there twice, in {found[0].path} and in {found[1].path}; nothing was changed",
+                hint="move one of the two files away",
+            )
+        return self._entry(found[0], workflow) if found else None
+
+    def folders(self) -> list[Folder]:
+        """Every folder of checkpoints that is there."""
+        agents = self.folder(AGENTS)
+        names = agents.names() if agents else []
+        places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
+        return [folder for parts in places if (folder := self._quietly(parts))]
+
+    def folder(self, *parts: str) -> Folder | None:
+        """The folder at these parts, if it is there."""
+        if parts not in self._open:
+            folder = Folder.find(self.root, *parts)
+            if folder is None:
+                return None
+            self._open[parts] = folder
+        return self._open[parts]
+
+    def make(self, *parts: str) -> Folder:
+        """The folder at these parts, made where it is missing."""
+        found = self.folder(*parts) or Folder.find(self.root, *parts, create=True)
+        assert found is not None
+        self._open[parts] = found
+        return found
+
+    def parts(self, folder: Folder) -> tuple[str, ...]:
+        return next(parts for parts, known in self._open.items() if known is folder)
+
+    def _quietly(self, parts: tuple[str, ...]) -> Folder | None:
+        """One agent's folder that is a link, or something else, is not looked into, and blocks no other."""
+        try:
+            return self.folder(*parts)
+        except ConflictError:
+            if parts == PLACE:
+                raise
+            return None
+
+    def _entry(self, folder: Folder, id: str) -> Entry:
+        try:
+            return Entry(folder, id, decoded(folder.read(id + SUFFIX), id))
+        except FileNotFoundError:
+            return Entry(folder, id, None, "it has just gone")
+        except CorruptionError as error:
+            return Entry(folder, id, None, error.message)
+
+
+# --- workflows/checkpoints ---
+
+
+GUARD = ".lock"
+ASIDE = "set-aside"
+ASIDE_DAYS = 30.0
+
+
+class Checkpoints:
+    """All checkpoints below one root. Close it, or use it in a `with` block."""
+
+    def __init__(self, root: str = ".", clock: Callable[[], float] = time.time) -> None:
+        self._places = Places(root)
+        self.root = self._places.root
+        self._clock = clock
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._places.close()
+
+    # Looking
+
+    def entries(self) -> list[Entry]:
+        """Every checkpoint, readable or not."""
+        return self._places.entries()
+
+    def get(self, workflow: str) -> Entry:
+        """The checkpoint of this workflow; one that is not there or not whole is an error."""
+        entry = self._places.find(workflow)
+        if entry is None:
+            raise UsageError(
+                f"there is no workflow {workflow} in {self.root}; nothing was done",
+                hint="`list` shows what there is; `start` begins one",
+            )
+        if entry.record is None:
+            raise CorruptionError(
+                f"{entry.path} cannot be trusted: {entry.reason}. It was left as it is",
+                hint="bring it back from a copy, or begin anew with `start --force`, which sets it aside",
+            )
+        return entry
+
+    def holder(self, entry: Entry) -> dict[str, Any] | None:
+        """Who holds this workflow, if that process may still be at work."""
+        holder = self._last_holder(entry)
+        return holder if holder and lives(holder, self._clock()) else None
+
+    # Changing
+
+    def start(
+        self,
+        workflow: str,
+        *,
+        agent: str,
+        step: str,
+        key: str,
+        remaining: list[str] | None = None,
+        handoff: str | None = None,
+        notes: str = "",
+        ttl_days: float = 7,
+        force: bool = False,
+        per_agent: bool = False,
+        owner_pid: int | None = None,
+    ) -> dict[str, Any]:
+        """Begin a workflow, or find it begun: the same id with the same key is the same workflow."""
+        safe_name(workflow, "the id of a workflow")
+        safe_name(agent, "the name of an agent")
+        if not step or not key:
+            raise UsageError("a workflow needs a step and an idempotency key; nothing was done")
+        now_s = self._clock()
+        record = new_record(
+            workflow,
+            agent=agent,
+            step=step,
+            key=key,
+            remaining=list(remaining or ()),
+            handoff=handoff,
+            notes=notes,
+            ttl_days=ttl_days,
+            now_s=now_s,
+        )
+        check(record)
+        with self._alone():
+            self._refuse_key_of_another(workflow, key)
+            entry = self._places.find(workflow)
+            if entry and entry.record and entry.record["idempotencyKey"] == key:
+                return entry.record
+            if entry:
+                self._make_way(entry, force=force)
+            parts = (AGENTS, agent, *PLACE) if per_agent else PLACE
+            folder = entry.folder if entry else self._places.make(*parts)
+            fresh = Entry(folder, workflow, record)
+            folder.write(fresh.name, encoded(record))
+            if owner_pid is not None:
+                self._hold(fresh, owner_pid)
+        return record
+
+    def update(
+        self,
+        workflow: str,
+        *,
+        complete: str | None = None,
+        step: str | None = None,
+        status: str | None = None,
+        notes: str | None = None,
+        owner_pid: int | None = None,
+        token: str = "",
+    ) -> dict[str, Any]:
+        """Write down how far it is, and renew the lease of whoever holds it."""
+        self.get(workflow)  # where there is none, nothing is made either
+        with self._alone():
+            entry = self.get(workflow)
+            assert entry.record is not None
+            self._keep_hold(entry, owner_pid, token)
+            after = advanced(
+                entry.record, complete=complete, step=step, status=status, notes=notes, now_s=self._clock()
+            )
+            if after is not entry.record:
+                entry.folder.write(entry.name, encoded(check(after)))
+            if not is_unfinished(after):
+                entry.folder.remove(entry.id + GUARD)
+        return after
+
+    def complete(self, workflow: str, *, owner_pid: int | None = None, token: str = "") -> dict[str, Any]:
+        """It is done. The file stays until it has expired and is pruned; the lock is released."""
+        record = self.get(workflow).record
+        if record and record["status"] == "done":
+            return record
+        return self.update(workflow, status="done", owner_pid=owner_pid, token=token)
+
+    def resume(
+        self,
+        workflow: str | None = None,
+        *,
+        agent: str | None = None,
+        owner_pid: int,
+        steal: bool = False,
+        skipped: Callable[[str], None] = lambda _: None,
+    ) -> tuple[dict[str, Any], str] | None:
+        """Take the lock of the first unfinished workflow that nobody holds; give its record and a token."""
+        if not (self._places.find(workflow) if workflow else self._places.folders()):
+            return None
+        with self._alone():
+            held: list[Entry] = []
+            for entry in [self.get(workflow)] if workflow else self.entries():
+                if entry.record is None:
+                    skipped(f"INVALID {entry.name} {entry.reason}")
+                elif self._is_wanted(entry.record, agent, skipped):
+                    holder = self.holder(entry)
+                    if holder is None:
+                        return entry.record, self._hold(entry, owner_pid)
+                    if holder.get("token") == os.environ.get(TOKEN_VARIABLE, "-"):
+                        return entry.record, str(holder["token"])  # it was started for this workflow
+                    held.append(entry)
+                    skipped(f"{entry.id} is held by {in_words(holder)}")
+            # What is held is taken by force only if nothing was free.
+            if steal and held and (record := held[0].record):
+                return record, self._hold(held[0], owner_pid)
+        return None
+
+    def release(self, workflow: str, token: str) -> None:
+        """Let go of a workflow that is not finished, so that the next one can resume it."""
+        with self._alone():
+            entry = self._places.find(workflow)
+            holder = entry and self._last_holder(entry)
+            if entry and holder and holder.get("token") == token:
+                entry.folder.remove(entry.id + GUARD)
+
+    def hand_to(self, workflow: str, token: str, pid: int) -> None:
+        """Whoever has the token gives its lock to another process."""
+        with self._alone():
+            entry = self.get(workflow)
+            holder = self.holder(entry)
+            if holder is None or holder.get("token") != token:
+                raise LeaseLost(f"{workflow} is no longer held here; nothing was changed")
+            self._hold(entry, pid, holder)
+
+    def prune(self, *, dry_run: bool = False) -> list[tuple[str, str]]:
+        """Clean up what has expired and is held by nobody. Says what was done to each: removed, or set aside.
+
+        Unfinished work is set aside for 30 days more before it goes: a clock that runs ahead for a day must not
+        cost anybody their work. What cannot be read is never touched.
+        """
+        if not self._places.folders():
+            return []
+        if dry_run:
+            return list(self._prune(dry_run=True))
+        with self._alone():
+            return list(self._prune(dry_run=False))
+
+    # How
+
+    def _prune(self, *, dry_run: bool) -> Iterator[tuple[str, str]]:
+        now_s = self._clock()
+        for entry in self.entries():
+            if entry.record is None or not is_expired(entry.record, now_s) or self.holder(entry):
+                continue
+            unfinished = is_unfinished(entry.record)
+            if not dry_run and unfinished:
+                self._set_aside(entry)
+            elif not dry_run:
+                entry.folder.remove(entry.name)
+            if not dry_run:
+                entry.folder.remove(entry.id + GUARD)
+                entry.folder.sync()
+            yield entry.path, "set aside" if unfinished else "removed"
+        for folder in self._places.folders():
+            aside = self._places.folder(*self._places.parts(folder), ASIDE)
+            for name in aside.names() if aside else ():
+                # Its own time is that of the move: it was renewed then.
+                if aside and 0 <= ASIDE_DAYS * DAY_S < now_s - aside.modified_s(name):
+                    if not dry_run:
+                        aside.remove(name)
+                    yield os.path.join(aside.path, name), "removed"
+
+    def _refuse_key_of_another(self, workflow: str, key: str) -> None:
+        for other in self.entries():
+            if other.record and other.id != workflow and other.record["idempotencyKey"] == key:
+                raise ConflictError(
+                    f"this idempotency key belongs to the workflow {other.id}; nothing was started",
+                    hint="a key stands for one piece of work: use that workflow, or another key",
+                )
+
+    def _make_way(self, entry: Entry, *, force: bool) -> None:
+        """Set the old checkpoint aside, if that was asked for and nobody is at work on it."""
+        if holder := self.holder(entry):
+            raise ConflictError(
+                f"{entry.id} is held by {in_words(holder)}; nothing was changed",
+                hint="wait until it is done, or take it over with `resume --steal-lock`",
+            )
+        if not force and entry.record is None:
+            self.get(entry.id)
+        if not force:
+            raise ConflictError(
+                f"{entry.id} was started with another idempotency key; nothing was changed",
+                hint="`resume` continues it; `start --force` sets it aside and begins anew",
+            )
+        self._set_aside(entry)
+
+    def _set_aside(self, entry: Entry) -> None:
+        aside = self._places.make(*self._places.parts(entry.folder), ASIDE)
+        number = time.time_ns()
+        try:
+            os.utime(entry.name, (self._clock(),) * 2, dir_fd=entry.folder.fd, follow_symlinks=False)
+            entry.folder.move(entry.name, aside, f"{entry.id}.{number}{SUFFIX}")
+        except OSError as error:
+            raise failed(entry.path, error) from error
+        aside.sync()
+        entry.folder.sync()
+
+    def _hold(self, entry: Entry, pid: int, before: dict[str, Any] | None = None) -> str:
+        """Make this process the holder. Whoever had it before keeps its token, if it is handed on."""
+        now_s = self._clock()
+        holder = renewed(describe(pid, now_s), now_s)
+        if before:
+            holder["token"] = before["token"]
+        entry.folder.write(entry.id + GUARD, encode_holder(holder))
+        return str(holder["token"])
+
+    def _last_holder(self, entry: Entry) -> dict[str, Any] | None:
+        """Who held it last, alive or not."""
+        try:
+            return decode_holder(entry.folder.read(entry.id + GUARD))
+        except (FileNotFoundError, CorruptionError):
+            return None
+
+    def _keep_hold(self, entry: Entry, owner_pid: int | None, token: str) -> None:
+        """Renew the lease. Who says who they are is checked; who does not is taken for the holder."""
+        holder = self.holder(entry)
+        token = token or os.environ.get(TOKEN_VARIABLE, "")
+        if holder is None:
+            if owner_pid is not None:
+                self._hold(entry, owner_pid)
+            return
+        named = token or owner_pid is not None
+        mine = holder.get("token") == token or (owner_pid is not None and is_of(holder, owner_pid))
+        if named and not mine:
+            raise LeaseLost(
+                f"{entry.id} is held by {in_words(holder)} now; nothing was changed",
+                hint="stop working on it here, or take it back with `resume --steal-lock`",
+            )
+        entry.folder.write(entry.id + GUARD, encode_holder(renewed(holder, self._clock())))
+
+    def _is_wanted(self, record: dict[str, Any], agent: str | None, skipped: Callable[[str], None]) -> bool:
+        if not is_unfinished(record) or (agent and agent != (record["handoffTo"] or record["agentId"])):
+            return False
+        if is_expired(record, self._clock()):
+            skipped(f"{record['workflowId']} expired at {record['expiresAt']}")
+            return False
+        return True
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One command at a time, in the whole workspace: keys are unique in all of it."""
+        with self._places.make(*PLACE).locked(GUARD):
+            yield
+
+
+# --- workflows/stale ---
+
+
+MINUTE_S = 60.0
+
+
+def stale(checkpoints: Checkpoints, stale_min: float, now_s: float | None = None) -> list[dict[str, Any]]:
+    """What is older than the threshold, in the order of the files."""
+    now_s = time.time() if now_s is None else now_s
+    found = (_finding(entry, stale_min * MINUTE_S, now_s) for entry in checkpoints.entries())
+    return [finding for finding in found if finding]
+
+
+def _finding(entry: Entry, threshold_s: float, now_s: float) -> dict[str, Any] | None:
+    if entry.record is None:
+        return _unreadable(entry, threshold_s, now_s)
+    record = entry.record
+    if not is_unfinished(record):
+        return None
+    age_s = now_s - seconds(record["updatedAt"])
+    # A time that lies ahead says that the clock was set back; how old it is, nobody knows.
+    if -threshold_s - MINUTE_S < age_s < threshold_s:
+        return None
+    return {
+        "workflowId": record["workflowId"],
+        "agentId": record["agentId"],
+        "status": record["status"],
+        "file": entry.path,
+        "ageMinutes": int(age_s / MINUTE_S),
+        "reason": "stale" if age_s > 0 else "its time lies ahead: the clock was set back",
+        "state": record[HASH],
+    }
+
+
+def _unreadable(entry: Entry, threshold_s: float, now_s: float) -> dict[str, Any] | None:
+    """A file that cannot be trusted may be unfinished work: after the threshold somebody should look at it."""
+    try:
+        modified_s = entry.folder.modified_s(entry.name)
+    except OSError:
+        return None
+    if now_s - modified_s < threshold_s:
+        return None
+    return {
+        "workflowId": entry.id,
+        "agentId": "unknown",
+        "status": "invalid",
+        "file": entry.path,
+        "ageMinutes": int((now_s - modified_s) / MINUTE_S),
+        "reason": entry.reason,
+        "state": f"{modified_s}",
+    }
+
+
+def report_lines(findings: list[dict[str, Any]], stale_min: float) -> list[str]:
+    """`OK`, or how many there are and which."""
+    if not findings:
+        return ["OK"]
+    late = [finding for finding in findings if finding["status"] != "invalid"]
+    lines = [f"ALERT stale_checkpoints={len(late)} threshold_min={stale_min:g}"]
+    for finding in findings:
+        if finding["status"] == "invalid":
+            lines.append(f"INVALID {finding['workflowId']}.json {finding['reason']}")
+        else:
+            who = f"{finding['agentId']}:{finding['workflowId']}"
+            lines.append(f"- {who} age={finding['ageMinutes']}m file={finding['file']}")
+    return lines
+
+
+def report_data(findings: list[dict[str, Any]], stale_min: float) -> dict[str, Any]:
+    return {
+        "status": "alert" if findings else "ok",
+        "count": len(findings),
+        "thresholdMin": stale_min,
+        "findings": findings,
+    }
+
+
+# --- workflows/tool ---
+
+
+NOTHING = "NO_CHECKPOINT"
+UNKNOWN = 4
+
+
+class _Parser(argparse.ArgumentParser):
+    """Left to itself, it measures the terminal for each option, and loads a tenth of the library for it."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **settings)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(printable(text) + "\n")
+
+
+def warn(text: str) -> None:
+    sys.stderr.write(printable(text) + "\n")
+
+
+def printable(text: str) -> str:
+    """A name in a file must not paint the terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def pretty(record: dict[str, Any]) -> str:
+    return json.dumps(record, indent=2)
+
+
+def list_lines(checkpoints: Checkpoints) -> list[str]:
+    lines = []
+    for entry in checkpoints.entries():
+        if entry.record is None:
+            lines.append(f"INVALID {entry.name} {entry.reason}")
+            continue
+        record, holder = entry.record, checkpoints.holder(entry)
+        cells = [record["workflowId"], record["status"], record["currentStep"], record["updatedAt"]]
+        lines.append("\t".join([*cells, f"held by {in_words(holder)}"] if holder else cells))
+    return lines
+
+
+def _start(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    record = checkpoints.start(
+        args.workflow,
+        agent=args.agent,
+        step=args.step,
+        key=args.idempotency,
+        remaining=args.remaining,
+        handoff=args.handoff,
+        notes=args.notes,
+        ttl_days=args.ttl_days,
+        force=args.force,
+        per_agent=args.per_agent,
+        owner_pid=args.owner_pid,
+    )
+    say(pretty(record))
+
+
+def _update(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    record = checkpoints.update(
+        args.workflow,
+        complete=args.complete,
+        step=args.step,
+        status=args.status,
+        notes=args.notes,
+        owner_pid=args.owner_pid,
+    )
+    say(pretty(record))
+
+
+def _resume(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    owner = os.getppid() if args.owner_pid is None else args.owner_pid
+    found = checkpoints.resume(
+        args.workflow, agent=args.agent, owner_pid=owner, steal=args.steal_lock, skipped=warn
+    )
+    say(pretty(found[0]) if found else NOTHING)
+
+
+def _complete(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    say(pretty(checkpoints.complete(args.workflow, owner_pid=args.owner_pid)))
+
+
+def _list(checkpoints: Checkpoints, _args: argparse.Namespace) -> None:
+    for line in list_lines(checkpoints):
+        say(line)
+
+
+def _prune(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    for path, did in checkpoints.prune(dry_run=args.dry_run):
+        say(f"{'would be ' if args.dry_run else ''}{did}: {path}")
+
+
+def _check(checkpoints: Checkpoints, args: argparse.Namespace) -> int:
+    findings = stale(checkpoints, args.stale_min)
+    if args.json:
+        say(json.dumps(report_data(findings, args.stale_min), indent=2))
+    else:
+        say("\n".join(report_lines(findings, args.stale_min)))
+    return 1 if findings else 0
+
+
+def _parser(wanted: str = "") -> argparse.ArgumentParser:
+    """The options of every command; or of one only, since making them all takes longer than the work."""
+    parser = _Parser(description="Checkpoints that survive a restart")
+    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace, by default this folder")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (text, options, _) in _COMMANDS.items():
+        if wanted in ("", name):
+            options(commands.add_parser(name, help=text, description=text))
+    return parser
+
+
+def _start_options(parser: argparse.ArgumentParser) -> None:
+    _add_workflow(parser)
+    parser.add_argument("--agent", required=True, metavar="NAME")
+    parser.add_argument("--step", required=True)
+    parser.add_argument("--idempotency", required=True, metavar="KEY")
+    parser.add_argument("--remaining", nargs="*", default=[], metavar="STEP")
+    parser.add_argument("--handoff", metavar="AGENT")
+    parser.add_argument("--notes", default="")
+    parser.add_argument("--ttl-days", type=float, default=7)
+    parser.add_argument("--per-agent", action="store_true", help="keep it in agents/NAME/memory/checkpoints")
+    parser.add_argument("--force", action="store_true", help="set an older workflow of this id aside")
+
+
+def _update_options(parser: argparse.ArgumentParser) -> None:
+    _add_workflow(parser)
+    parser.add_argument("--step", metavar="NEXT")
+    parser.add_argument("--complete", metavar="STEP")
+    parser.add_argument("--status", choices=STATUSES)
+    parser.add_argument("--notes")
+
+
+def _resume_options(parser: argparse.ArgumentParser) -> None:
+    _add_workflow(parser, required=False)
+    parser.add_argument("--agent", metavar="NAME", help="only those of this agent, or handed to it")
+    parser.add_argument("--steal-lock", action="store_true", help="take it even from a living process")
+
+
+def _prune_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true")
+
+
+def _no_options(_parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    parser.add_argument("--workflow", required=required, metavar="ID")
+    parser.add_argument("--owner-pid", type=int, metavar="PID", help="the process that does the work")
+
+
+def _add_check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stale-min", type=_minutes, default=10.0, metavar="MINUTES")
+    parser.add_argument("--json", action="store_true")
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not 0 <= minutes < 1e9:
+        raise ValueError(text)
+    return minutes
+
+
+_COMMANDS = {
+    "start": ("begin a workflow, or find it begun", _start_options, _start),
+    "update": ("write down how far it is", _update_options, _update),
+    "resume": ("take over an unfinished workflow that nobody holds", _resume_options, _resume),
+    "complete": ("it is done", _add_workflow, _complete),
+    "list": ("show every checkpoint", _no_options, _list),
+    "prune": ("clean up what has expired", _prune_options, _prune),
+    "check": ("name unfinished workflows that are stale", _add_check_options, _check),
+}
+
+
+def guarded(work: Any) -> int:
+    """Do it; whatever goes wrong is said in a sentence."""
+    try:
+        code = work() or 0
+        sys.stdout.flush()
+    except TakebackError as error:
+        warn(f"{error.message}\n  {error.hint}" if error.hint else error.message)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        warn(f"{error.filename or 'the disk'}: {error.strerror or error}; nothing more was done")
+        return UNKNOWN
+    except KeyboardInterrupt:
+        return 130
+    return int(code)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if words is None else words
+    args = _parser(words[0] if words and words[0] in _COMMANDS else "").parse_args(words)
+
+    def work() -> Any:
+        with Checkpoints(args.root) as checkpoints:
+            return _COMMANDS[args.command][2](checkpoints, args)
+
+    return guarded(work)
+
+
+def selfcheck(words: Sequence[str] | None = None) -> int:
+    """The command line of scripts/checkpoint_selfcheck.py."""
+    parser = _Parser(description="Name unfinished workflows that are stale; no model is asked")
+    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace, by default this folder")
+    _add_check_options(parser)
+    args = parser.parse_args(words)
+
+    def work() -> int:
+        with Checkpoints(args.root) as checkpoints:
+            return _check(checkpoints, args)
+
+    return guarded(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The parts of a workspace and how they fit together. Each is made when it is first needed."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+from takeback import config
+from takeback.core import events as e
+from takeback.core.change import Target
+from takeback.core.history import History
+from takeback.core.subjects import Action
+from takeback.engine import recovery
+from takeback.engine.calls import Calls
+from takeback.engine.conductor import Conductor
+from takeback.engine.gate import permissive
+from takeback.engine.ledger import Ledger
+from takeback.engine.life import SignsOfLife
+from takeback.engine.rollback import Rollbacks
+from takeback.engine.tracker import Tracker
+from takeback.engine.vault import Vault
+from takeback.ports import Journal, Progress, Resource, silent
+from takeback.resources.calls.resource import Calls as CallsResource
+from takeback.resources.files import deltas
+from takeback.resources.files.entry import version_of
+from takeback.resources.files.exclude import excluder, workflow_folders
+from takeback.resources.files.resource import Files, file_text, tree_of
+from takeback.resources.memory import Memory as MemoryResource
+from takeback.storage.clock import SystemClock
+from takeback.storage.generation import Generation
+from takeback.storage.lock import WorkspaceLock
+from takeback.storage.packs import PackStore
+from takeback.storage.packs.files import StoredContents
+
+AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
+CONFIG = Target("files", config.FILE)
+
+
+class Assembly:
+    """One protected directory: its state, its settings, and the parts that work on them."""
+
+    def __init__(
+        self,
+        root: Path,
+        state: Path,
+        journal: Journal,
+        *,
+        watching: bool = False,
+        progress: Progress = silent,
+    ) -> None:
+        self.root = root
+        self.state = state
+        self.journal = journal
+        self.ledger = Ledger(journal)
+        self.notices: list[str] = []
+        """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
+        self._watching = watching
+        self._progress = progress
+
+    @property
+    def history(self) -> History:
+        """What the journal says now."""
+        return self.ledger.refresh()
+
+    # The parts, each made when it is first needed: reading the log opens no content store.
+
+    @cached_property
+    def settings(self) -> config.Config:
+        """takeback.toml, as a human wrote or accepted it: an agent must not loosen its own protection."""
+        running = [action for action in self.history.open_actions() if action.is_tool]
+        if running:
+            return self._settings_before(running[0])
+        entry = self.history.untrusted_since(CONFIG)
+        if entry is None:
+            return config.read_config(self.root)
+        self.notices.append(
+            f"{config.FILE} was changed by {entry.action}; the settings from before it hold until you accept "
+            "the change with `takeback init --accept-config`"
+        )
+        before = file_text(StoredContents(self.store), entry.change.before)
+        return config.parse_config(before.decode(), self.root / config.FILE) if before else config.Config()
+
+    def _settings_before(self, action: Action) -> config.Config:
+        """What held when a running action began; it may be writing the file now."""
+        for mark in getattr(action.began, "marks", ()):
+            if mark.resource == "files":
+                found = deltas.lookup(tree_of(mark.state), os.fsencode(config.FILE), self.store.get)
+                text = file_text(StoredContents(self.store), version_of(found))
+                return (
+                    config.parse_config(text.decode(), self.root / config.FILE) if text else config.Config()
+                )
+        return config.read_config(self.root)
+
+    def accept_config(self) -> None:
+        """Let the settings that an action wrote take effect."""
+        timeline = self.history.timeline(CONFIG)
+        if timeline:
+            self.ledger.append([e.ConfigAccepted(timeline[-1].change.after.id, config.actor())])
+        self.__dict__.pop("settings", None)
+
+    @cached_property
+    def store(self) -> PackStore:
+        return PackStore(self.state / "packs")
+
+    @cached_property
+    def _generation(self) -> Generation:
+        return Generation(self.state / "generation")
+
+    @cached_property
+    def files(self) -> Files:
+        hidden = [
+            os.fsencode(p.relative_to(self.root))
+            for p in [self.state.parent.parent]
+            if p.is_relative_to(self.root)
+        ]
+        return Files(
+            self.root,
+            self.state,
+            self.store,
+            StoredContents(self.store),
+            excluded=excluder(self.settings.files.exclude, hidden),
+            stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
+            claimed=lambda: workflow_folders(self.root),
+            generation=self._generation,
+            watching=self._watching,
+            progress=self._progress,
+        )
+
+    @cached_property
+    def lock(self) -> WorkspaceLock:
+        return WorkspaceLock(self.state / "lock")
+
+    @cached_property
+    def tracker(self) -> Tracker:
+        life = SignsOfLife(self.state / "alive")
+        return Tracker(self.ledger, [self.files], self.lock, life, self.state.name, told=self._told)
+
+    @cached_property
+    def _calls(self) -> Calls:
+        return Calls(Vault(self.store, self.lock))
+
+    @cached_property
+    def _told(self) -> list[Resource]:
+        """Resources whose changes are told by whoever makes them."""
+        history = self.ledger.history
+        return [
+            CallsResource(history.latest, lambda id: self._calls.known(history.actions[id])),
+            MemoryResource(history.latest),
+        ]
+
+    @cached_property
+    def rollbacks(self) -> Rollbacks:
+        return Rollbacks(self.tracker, self._calls, config.actor())
+
+    @cached_property
+    def runs(self) -> Conductor:
+        """Runs, and what they need of humans."""
+        return Conductor(self.tracker, self.rollbacks, self._calls, SystemClock(), self.recover, permissive)
+
+    def recover(self) -> None:
+        """Finish and settle what a crash left open; `notices` says what was done."""
+        with self.lock.held():
+            history = self.history
+            if not history.open_runs() and not history.open_actions():
+                return
+            if finished := self.rollbacks.finish():
+                self.notices.append(f"finished the {finished.kind} that was cut short. {finished}")
+            self.notices += recovery.settle(self.tracker, self._calls)

@@ -1,0 +1,235 @@
+"""`takeback workflow …`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import click
+
+from takeback import config
+from takeback.cli.session import Session, TakebackCommand, TakebackGroup
+from takeback.opening import find_root
+from takeback.storage.registry import Registry
+from takeback.workflows.checkpoints import Checkpoints
+from takeback.workflows.owners import in_words
+from takeback.workflows.record import STATUSES
+from takeback.workflows.stale import report_data, report_lines, stale
+from takeback.workflows.tool import NOTHING, list_lines, pretty, printable
+from takeback.workflows.wake import wake as wake_all
+
+CHILD_FAILED = 4
+
+
+class StartCommand(TakebackCommand):
+    """`--remaining` takes every word up to the next option, as it does in the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words, taking = [], False
+        for word in args:
+            taking = word == "--remaining" or (taking and not word.startswith("-"))
+            if taking and word != "--remaining":
+                words.append("--remaining")
+            if word != "--remaining":
+                words.append(word)
+        return super().parse_args(ctx, words)
+
+
+class WakeCommand(TakebackCommand):
+    """Everything after the first word of the command belongs to the command."""
+
+    allow_interspersed_args = False
+
+
+_id = click.option("--workflow", "id", required=True, metavar="ID", help="Which workflow")
+_owner = click.option(
+    "--owner-pid",
+    type=int,
+    metavar="PID",
+    help="The process that does the work; it is checked, and holds the lock",
+)
+
+
+def _checkpoints() -> Checkpoints:
+    return Checkpoints(str(find_root(".", Registry(config.state_home()))))
+
+
+def _show(session: Session, record: dict[str, Any]) -> None:
+    if session.json:
+        return session.data({"checkpoint": record})
+    session.line(pretty(record))
+
+
+def _warn(text: str) -> None:
+    click.echo(printable(text), err=True)
+
+
+@click.group("workflow", cls=TakebackGroup)
+def command() -> None:
+    """Keep work of several steps safe over restarts
+
+    A workflow is one JSON file in memory/checkpoints: what is done, what remains, and who works on it. It is written
+    after each step. After a restart, `resume` gives it to exactly one agent, which goes on after the last step.
+    """
+
+
+@command.command("start", cls=StartCommand)
+@_id
+@click.option("--agent", required=True, metavar="NAME", help="Who does it")
+@click.option("--step", required=True, help="The first step")
+@click.option("--idempotency", required=True, metavar="KEY", help="Stands for this one piece of work")
+@click.option("--remaining", multiple=True, metavar="STEP...", help="The steps after it, in their order")
+@click.option("--handoff", metavar="AGENT", help="Who is to go on with it")
+@click.option("--notes", default="", help="For whoever goes on; no secrets")
+@click.option("--ttl-days", type=float, default=7, show_default=True, help="Idle days after which it expires")
+@click.option("--per-agent", is_flag=True, help="Keep it in agents/NAME/memory/checkpoints")
+@click.option("--force", is_flag=True, help="Set an older workflow of this id aside, and begin anew")
+@_owner
+@click.pass_obj
+def start(session: Session, /, id: str, idempotency: str, remaining: tuple[str, ...], **rest: Any) -> None:
+    """Begin a workflow, or find it begun
+
+    The same id with the same key is the same workflow: it is printed as it is. With another key it is refused.
+    """
+    with _checkpoints() as checkpoints:
+        _show(session, checkpoints.start(id, key=idempotency, remaining=list(remaining), **rest))
+
+
+@command.command("update", cls=TakebackCommand)
+@_id
+@click.option("--step", metavar="NEXT", help="The step that comes now")
+@click.option("--complete", metavar="STEP", help="The step that is done; a second time changes nothing")
+@click.option("--status", type=click.Choice(STATUSES), help="How it stands")
+@click.option("--notes", help="For whoever goes on; no secrets")
+@_owner
+@click.pass_obj
+def update(session: Session, /, id: str, **rest: Any) -> None:
+    """Write down how far it is, and renew the lease"""
+    with _checkpoints() as checkpoints:
+        _show(session, checkpoints.update(id, **rest))
+
+
+@command.command("resume", cls=TakebackCommand)
+@click.option("--workflow", "id", metavar="ID", help="This one only")
+@click.option("--agent", metavar="NAME", help="Only those of this agent, or handed to it")
+@click.option(
+    "--owner-pid", type=int, metavar="PID", help="The process that goes on with it; else the parent"
+)
+@click.option("--steal-lock", is_flag=True, help="Take it even from a process that lives, if none is free")
+@click.pass_obj
+def resume(
+    session: Session, id: str | None, agent: str | None, owner_pid: int | None, steal_lock: bool
+) -> None:
+    """Take over an unfinished workflow that nobody holds
+
+    Prints the checkpoint, or NO_CHECKPOINT. Schema and hash are verified; a bad file is named and skipped.
+    """
+    owner = os.getppid() if owner_pid is None else owner_pid
+    with _checkpoints() as checkpoints:
+        found = checkpoints.resume(id, agent=agent, owner_pid=owner, steal=steal_lock, skipped=_warn)
+    if session.json:
+        return session.data({"checkpoint": found[0] if found else None})
+    session.line(pretty(found[0]) if found else NOTHING)
+
+
+@command.command("complete", cls=TakebackCommand)
+@_id
+@_owner
+@click.pass_obj
+def complete(session: Session, id: str, owner_pid: int | None) -> None:
+    """Say that it is done, and release the lock
+
+    The file stays until it has expired and is pruned, so that its key is known that long.
+    """
+    with _checkpoints() as checkpoints:
+        _show(session, checkpoints.complete(id, owner_pid=owner_pid))
+
+
+@command.command("list", cls=TakebackCommand)
+@click.pass_obj
+def list_all(session: Session) -> None:
+    """List every workflow; a bad file is a line `INVALID name reason`"""
+    with _checkpoints() as checkpoints:
+        if session.json:
+            entries = checkpoints.entries()
+            return session.data(
+                {
+                    "workflows": [
+                        {
+                            **e.record,
+                            "file": e.path,
+                            "held": in_words(h) if (h := checkpoints.holder(e)) else None,
+                        }
+                        for e in entries
+                        if e.record
+                    ],
+                    "invalid": [{"file": e.path, "reason": e.reason} for e in entries if e.record is None],
+                }
+            )
+        for line in list_lines(checkpoints):
+            session.line(printable(line))
+
+
+@command.command("check", cls=TakebackCommand)
+@click.option(
+    "--stale-min", type=click.FloatRange(0), default=10, show_default=True, help="Minutes without an update"
+)
+@click.pass_obj
+@click.pass_context
+def check(ctx: click.Context, session: Session, stale_min: float) -> None:
+    """Name unfinished workflows that are stale
+
+    Prints OK and exits with 0, or ALERT and exits with 1.
+    """
+    with _checkpoints() as checkpoints:
+        findings = stale(checkpoints, stale_min)
+    if session.json:
+        session.data(report_data(findings, stale_min))
+    else:
+        session.line(printable("\n".join(report_lines(findings, stale_min))))
+    ctx.exit(1 if findings else 0)
+
+
+@command.command("prune", cls=TakebackCommand)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done")
+@click.pass_obj
+def prune(session: Session, dry_run: bool) -> None:
+    """Clean up what has expired and is held by nobody
+
+    Unfinished work is set aside for 30 more days before it goes. A file that cannot be read is never touched.
+    """
+    with _checkpoints() as checkpoints:
+        items = checkpoints.prune(dry_run=dry_run)
+    if session.json:
+        return session.data(
+            {"dry_run": dry_run, "items": [{"path": path, "did": did} for path, did in items]}
+        )
+    for path, did in items:
+        session.line(printable(f"{'would be ' if dry_run else ''}{did}: {path}"))
+    if not items:
+        session.line("Nothing has expired.")
+
+
+@command.command("wake", cls=WakeCommand)
+@click.option("--agent", metavar="NAME", help="Only those of this agent, or handed to it")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.pass_obj
+@click.pass_context
+def wake(ctx: click.Context, session: Session, agent: str | None, words: tuple[str, ...]) -> None:
+    """Run a command once for each unfinished workflow that nobody holds
+
+    The command holds the lock while it runs, and finds the workflow's id in TAKEBACK_WORKFLOW and its file in
+    TAKEBACK_CHECKPOINT. Exits with 4 if one of the commands failed.
+    """
+    with _checkpoints() as checkpoints:
+        done = wake_all(checkpoints, words, agent=agent, skipped=_warn)
+    if session.json:
+        ran = [{"workflow": id, "exit_code": code} for id, code in done]
+        click.echo(json.dumps({"ran": ran}), err=True)
+    elif not done:
+        click.echo("No unfinished workflow is free.", err=True)
+    else:
+        for id, code in done:
+            click.echo(f"{printable(id)}: exit code {code}", err=True)
+    ctx.exit(CHILD_FAILED if any(code for _, code in done) else 0)

@@ -1,0 +1,100 @@
+"""What the journal tells of: actions, steps, runs, approvals and checkpoints, as far as they have come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core import ids
+from takeback.core.change import Change, Entry
+from takeback.core.lifecycle import Life
+
+
+class Action(msgspec.Struct):
+    """A tool call, a rollback, or what happened outside: whatever has changes of its own."""
+
+    id: str
+    kind: str
+    name: str
+    stream: str
+    actor: str
+    began_us: int
+    began: e.ActionBegan | e.RollbackBegan | e.DriftSeen
+    life: Life = Life.OPEN
+    ended_us: int = 0
+    made: list[Entry] = []
+    items: tuple[e.Item, ...] = ()
+    exit_code: int | None = None
+    why: str = ""
+    result: Any = None
+    full: str = ""
+    """The name of the content that holds the whole result, where the record does not."""
+    happened: bool = True
+
+    def __repr__(self) -> str:
+        return f"<Action {self.id} {self.name[:60]!r} {self.life}, {len(self.made)} changes>"
+
+    @property
+    def is_rollback(self) -> bool:
+        return isinstance(self.began, e.RollbackBegan)
+
+    @property
+    def is_tool(self) -> bool:
+        return isinstance(self.began, e.ActionBegan)
+
+    @property
+    def seq(self) -> int:
+        return ids.seq_of(self.id)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(entry.change for entry in self.made)
+
+
+class Step(msgspec.Struct):
+    id: str
+    name: str
+    parent: str
+    life: Life = Life.OPEN
+    body: str = ""
+    """The action that stands for what happens in the step outside its calls."""
+
+
+class Run(msgspec.Struct):
+    id: str
+    began: e.RunBegan
+    began_us: int
+    ended_us: int = 0
+    life: Life = Life.OPEN
+    why: str = ""
+    steps: dict[str, Step] = {}
+    actions: list[str] = []
+    keys: dict[str, list[str]] = {}
+    """Its calls by their key, in order: more than one where a call was taken back and made again."""
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {self.began.name[:60]!r} {self.life}, {len(self.actions)} actions>"
+
+
+class Approval(msgspec.Struct):
+    """A question to a human, and the answer."""
+
+    id: str
+    run: str
+    asked_us: int
+    asked: e.ApprovalAsked
+    life: Life = Life.OPEN
+    actor: str = ""
+    why: str = ""
+
+
+class Checkpoint(msgspec.Struct):
+    id: str
+    stream: str
+    at_us: int
+    taken: e.CheckpointTaken
+
+    def __repr__(self) -> str:
+        return f"<Checkpoint {self.id} {self.taken.message[:60]!r}>"

@@ -1,0 +1,301 @@
+"""Making one call: known already, or let through, recorded, made, tried again, and recorded with what it gave."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from takeback import faults
+from takeback.core import events as e
+from takeback.core import keys
+from takeback.core.lifecycle import Life
+from takeback.core.subjects import Action, Run
+from takeback.core.values import plain
+from takeback.engine import actions
+from takeback.engine.actions import Function, declared
+from takeback.engine.calls import Calls, Seen, change_of, in_doubt
+from takeback.engine.gate import Gate
+from takeback.engine.life import Heartbeat
+from takeback.engine.tracker import Tracker
+from takeback.errors import HandedOver, UsageError
+from takeback.resources.calls.resource import Call
+
+PAUSE_S = 0.1
+PAUSE_MAX_S = 30.0
+
+BEFORE_RECORD = faults.crash_point("call-before-record")
+RECORDED = faults.crash_point("call-recorded")
+MADE = faults.crash_point("call-made")
+ENDED = faults.crash_point("call-ended")
+
+
+class Parts(Protocol):
+    @property
+    def tracker(self) -> Tracker: ...
+    @property
+    def calls(self) -> Calls: ...
+    @property
+    def gate(self) -> Gate: ...
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What a call is given, as it is kept."""
+
+    plain: dict[str, Any]
+    key: str
+
+
+class Caller:
+    """One call of a run, from its beginning to its end."""
+
+    def __init__(
+        self,
+        function: Function,
+        *,
+        run: Run,
+        parts: Parts,
+        place: str,
+        position: int,
+        key: str,
+        parent: str,
+        step: str,
+        looking: bool,
+        retries: int,
+        replayed: bool,
+        beat: Heartbeat,
+    ) -> None:
+        self._function = function
+        self._declared = declared(function)
+        self._run = run
+        self._tracker = parts.tracker
+        self._ledger = parts.tracker.ledger
+        self._calls = parts.calls
+        self._gate = parts.gate
+        self._place = place
+        self._position = position
+        self._key = key
+        self._parent = parent
+        self._step = step
+        self._looking = looking and self._declared.effect is not e.Effect.NONE
+        self._retries = self._declared.retries or retries
+        self._replayed = replayed
+        self._beat = beat
+
+    def make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = self._given(args, kwargs)
+        if inspect.iscoroutinefunction(self._function):
+            return self._make_async(given, args, kwargs)
+        return self._make(given, lambda: self._function(*args, **kwargs))
+
+    # The two ways of making it: with threads and with a loop
+
+    def _make(self, given: Given, function: Callable[[], Any]) -> Any:
+        if earlier := self._completed(given):
+            return self._calls.result(earlier)
+        call, id = self._begin(given)
+        left = self._retries
+        while True:
+            try:
+                with _Calling(call, id):
+                    result = function()
+            except BaseException as error:  # noqa: BLE001  an interrupt, too, leaves a call to be judged
+                if found := self._after_error(id, error, left):
+                    return found.result
+            else:
+                return self._end(id, given, result)
+            time.sleep(self._pause_s(left))
+            left -= 1
+
+    async def _make_async(self, given: Given, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if earlier := self._completed(given):
+            return self._calls.result(earlier)
+        call, id = await asyncio.to_thread(self._begin, given)
+        left = self._retries
+        while True:
+            try:
+                with _Calling(call, id):
+                    result = await self._function(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001  as above
+                if found := await asyncio.to_thread(self._after_error, id, error, left):
+                    return found.result
+            else:
+                return await asyncio.to_thread(self._end, id, given, result)
+            await asyncio.sleep(self._pause_s(left))
+            left -= 1
+
+    # Before
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given:
+        name = self._declared.name
+        kept = {
+            "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
+            "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
+        }
+        if self._key:
+            return Given(kept, self._key)
+        bound = self._bound(kept)
+        volatile = self._declared.volatile
+        return Given(kept, keys.action_key(self._place, self._position, name, bound, volatile))
+
+    def _bound(self, kept: dict[str, Any]) -> Any:
+        """Arguments by their names, so that the volatile ones are known however they were passed."""
+        try:
+            bound = _signature(self._function).bind(*kept["args"], **kept["kwargs"])
+        except (TypeError, ValueError):
+            return kept  # the call itself will say what is wrong
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in bound.arguments.items()}
+
+    def _completed(self, given: Given) -> Action | None:
+        """The same call, if it was completed and not taken back."""
+        history = self._ledger.refresh()
+        for id in reversed(self._run.keys.get(given.key, [])):
+            action = history.actions[id]
+            if history.is_undone(id):
+                return None
+            if in_doubt(history, action):
+                raise HandedOver(
+                    f"nobody can tell whether {action.name} ({id}) happened before the crash: {action.why}",
+                    hint=f"look, then `takeback handover return {self._run.id} --happened {id}` (or --never)",
+                )
+            # Also one that raised, or was cut short, where the other system has it all the same.
+            if action.life is Life.DONE or any(
+                entry.target.resource == "calls" for entry in history.live(id)
+            ):
+                return action
+        if self._replayed:
+            raise UsageError(
+                f"run {self._run.id} was committed without this call of {self._declared.name}; it was not made",
+                hint="a changed plan is another run: give it another key",
+            )
+        return None
+
+    def _begin(self, given: Given) -> tuple[Call, str]:
+        run, named = self._run, self._declared
+        if named.effect is e.Effect.DEFERRED:
+            raise UsageError(
+                f"{named.name} is deferred, which needs the outbox; it was not called",
+                hint="call it after the run has committed",
+            )
+        passed = self._gate.pass_through(run.id, named.name, named.effect, given.plain)
+        history = self._ledger.history
+        attempts = [id for id in run.keys.get(given.key, []) if history.is_undone(id)]
+        identity = run.began.key or f"{self._tracker.name}:{run.id}"
+        key = keys.call_key(f"{identity}:{run.began.generation}", given.key, 1 + len(attempts))
+        call = Call(named.name, given.plain["args"], given.plain["kwargs"], key)
+        if named.effect is e.Effect.NONE:
+            return call, ""
+        began = e.ActionBegan(
+            named.name,
+            named.effect,
+            step=self._step,
+            parent=self._parent,
+            key=given.key,
+            handlers=named.handlers(),
+            call_key=key,
+        )
+        kept = self._calls.keep(given.plain)
+        began = msgspec.structs.replace(began, arguments=kept.view, full=kept.full)
+        faults.reach(BEFORE_RECORD)
+        id = self._tracker.begin(began, stream=run.id, before=passed, looking=self._looking)
+        if self._looking:
+            self._beat.add(id)
+        faults.reach(RECORDED)
+        return call, id
+
+    # After
+
+    def _end(self, id: str, given: Given, result: Any) -> Any:
+        faults.reach(MADE)
+        self._beat.show()
+        try:
+            kept = self._calls.keep(plain(result, f"what {self._declared.name} returned"))
+        except UsageError as error:
+            self._close(id, given, e.Outcome.FAILED, error.message, happened=True)
+            raise
+        self._close(id, given, e.Outcome.DONE, "", kept.view, kept.full, happened=True)
+        faults.reach(ENDED)
+        return result
+
+    def _after_error(self, id: str, error: BaseException, left: int) -> Seen | None:
+        """Judge a call that raised: None is to try again; what the world has after all is its result."""
+        transient = isinstance(error, self._declared.retry_on) and isinstance(error, Exception)
+        action = self._ledger.history.actions.get(id)
+        seen = self._calls.look_at(action) if action else Seen(False)
+        if transient and left and not seen.in_doubt:
+            if not seen.happened:
+                return None
+            kept = self._calls.keep(seen.result)
+            self._close(id, None, e.Outcome.DONE, seen.why, kept.view, kept.full, happened=True)
+            return seen
+        why = f"{type(error).__name__}: {error}"[:500]
+        kept = self._calls.keep(seen.result)
+        failed = e.Outcome.FAILED
+        self._close(
+            id, None, failed, why, kept.view, kept.full, happened=seen.happened, in_doubt=seen.in_doubt
+        )
+        raise error
+
+    def _close(
+        self,
+        id: str,
+        given: Given | None,
+        outcome: e.Outcome,
+        why: str,
+        result: Any = None,
+        full: str = "",
+        *,
+        happened: bool,
+        in_doubt: bool = False,
+    ) -> None:
+        if not id:
+            if given is not None:
+                noted = e.ActionNoted(
+                    self._declared.name,
+                    outcome,
+                    self._step,
+                    self._parent,
+                    given.key,
+                    self._calls.keep(given.plain).view,
+                    result,
+                    full,
+                    why,
+                )
+                self._ledger.append([noted], self._run.id)
+            return
+        action = self._ledger.history.actions[id]
+        changes = change_of(action, in_doubt=in_doubt) if happened else ()
+        if self._looking:
+            self._tracker.end(id, outcome, why=why, changes=changes, result=result, full=full)
+            self._beat.remove(id)
+        else:
+            ended = e.ActionEnded(id, outcome, changes, why=why, result=result, full=full)
+            self._ledger.append([ended], self._run.id)
+
+    def _pause_s(self, left: int) -> float:
+        pause_s: float = PAUSE_S * 2 ** (self._retries - left)
+        return min(PAUSE_MAX_S, pause_s) * random.uniform(0.5, 1.5)
+
+
+@functools.lru_cache(maxsize=1024)
+def _signature(function: Function) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+class _Calling:
+    """Says, to whoever asks in this context, which call is being made."""
+
+    def __init__(self, call: Call, id: str) -> None:
+        self._here = (call, id)
+
+    def __enter__(self) -> None:
+        self._token = actions.current.set(self._here)
+
+    def __exit__(self, *error: object) -> None:
+        actions.current.reset(self._token)

@@ -1,0 +1,145 @@
+"""What a workspace does with its runs: begin one, pass its questions to humans, hand it over, resume it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from takeback.core import events as e
+from takeback.core.history import History
+from takeback.core.lifecycle import Life
+from takeback.core.rollback import OnConflict
+from takeback.core.subjects import Approval
+from takeback.core.subjects import Run as Recorded
+from takeback.engine import gate
+from takeback.engine.calls import Calls, cleared, in_doubt
+from takeback.engine.gate import Approve, Gate, Judge
+from takeback.engine.rollback import Rollbacks
+from takeback.engine.runs import Options, Parts, Run
+from takeback.engine.tracker import Tracker
+from takeback.errors import RefusedError, UsageError
+from takeback.ports import Clock
+
+CHECKPOINTS = ("action", "step", "run")
+
+
+class Conductor:
+    """The runs of one workspace."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        rollbacks: Rollbacks,
+        calls: Calls,
+        clock: Clock,
+        recover: Callable[[], None],
+        judge: Judge,
+    ) -> None:
+        self._tracker = tracker
+        self._ledger = tracker.ledger
+        self._rollbacks = rollbacks
+        self._calls = calls
+        self._clock = clock
+        self._recover = recover
+        self._judge = judge
+
+    def run(self, options: Options, *, approve: Approve | None, approval_wait_s: float) -> Run:
+        if options.checkpoint not in CHECKPOINTS:
+            raise UsageError(
+                f"{options.checkpoint!r} is no checkpoint granularity", hint="one of action, step, run"
+            )
+        door = Gate(
+            self._ledger,
+            self._clock,
+            self._judge,
+            autopilot=options.autopilot,
+            approve=approve,
+            wait_s=approval_wait_s,
+        )
+        return Run(Parts(self._tracker, self._rollbacks, self._calls, door, self._recover), options)
+
+    def resume(self, id: str = "") -> list[Recorded]:
+        """Settle what a crash left in doubt; gives the runs that can be continued, or the one that is named."""
+        self._recover()
+        history = self._ledger.refresh()
+        if id:
+            run = self._known(history, id)
+            if run.life not in (Life.INTERRUPTED, Life.HANDED_OVER):
+                raise UsageError(f"run {id} is {run.life}, so there is nothing to resume")
+            return [run]
+        return [r for r in history.runs.values() if r.life in (Life.INTERRUPTED, Life.HANDED_OVER)]
+
+    # Questions
+
+    def approvals(self) -> list[Approval]:
+        """Questions that wait for an answer and have not run out."""
+        now_us = self._clock.now_us()
+        found = self._ledger.refresh().approvals.values()
+        return [a for a in found if a.life is Life.OPEN and a.asked.expires_us > now_us]
+
+    def answer(
+        self, id: str, *, granted: bool, actor: str, why: str = "", payload: str = "", inside: str = ""
+    ) -> Approval:
+        """A human's word. `inside` is the action in whose process tree this is: an agent cannot allow itself."""
+        if inside:
+            raise RefusedError(
+                f"this was asked from inside {inside}: what asks cannot answer. Nothing was answered",
+                hint="answer from a terminal of your own",
+            )
+        return gate.answer(
+            self._ledger, self._clock, id, granted=granted, actor=actor, why=why, payload=payload
+        )
+
+    # Handovers
+
+    def handovers(self) -> list[Recorded]:
+        """Runs that wait for a human."""
+        return [run for run in self._ledger.refresh().runs.values() if run.life is Life.HANDED_OVER]
+
+    def take(self, id: str, actor: str) -> Recorded:
+        run = self._handed_over(id)
+        self._ledger.append([e.RunTaken(actor)], run.id)
+        return run
+
+    def give_back(
+        self, id: str, actor: str, note: str = "", happened: Sequence[str] = (), never: Sequence[str] = ()
+    ) -> Recorded:
+        """Give a run back, with the human's word on what nobody else could tell."""
+        with self._tracker.lock.held():
+            run = self._handed_over(id)
+            told: list[e.Event] = []
+            for action_id, did in [*((a, True) for a in happened), *((a, False) for a in never)]:
+                told.append(self._told(run, action_id, actor, did=did))
+            self._tracker.observe()  # what the human changed is theirs
+            self._ledger.append([*told, e.RunReturned(actor, note)], run.id)
+        return run
+
+    def _told(self, run: Recorded, id: str, actor: str, *, did: bool) -> e.Event:
+        history = self._ledger.history
+        action = history.actions.get(id)
+        if action is None or id not in run.actions or not in_doubt(history, action):
+            raise UsageError(f"{id} is no call of {run.id} that is in doubt; nothing was changed")
+        return e.ActionTold(id, did, cleared(history, action) if did else (), actor)
+
+    def _handed_over(self, id: str) -> Recorded:
+        run = self._known(self._ledger.refresh(), id)
+        if run.life is not Life.HANDED_OVER:
+            raise UsageError(f"run {id} is {run.life}, not handed over; nothing was changed")
+        return run
+
+    def _known(self, history: History, id: str) -> Recorded:
+        run = history.runs.get(id)
+        if run is None:
+            raise UsageError(f"there is no run {id}", hint="`takeback log` lists what there is")
+        return run
+
+
+def options_of(
+    name: str, *, on_conflict: str, invariants: Sequence[Callable[[], object]], **others: Any
+) -> Options:
+    try:
+        choice = OnConflict(on_conflict)
+    except ValueError:
+        choices = ", ".join(choice.value for choice in OnConflict)
+        raise UsageError(f"{on_conflict!r} is no choice for conflicts", hint=f"one of {choices}") from None
+    return Options(name, on_conflict=choice, invariants=tuple(invariants), **others)

@@ -1,0 +1,151 @@
+"""The gate before an action: what may happen at once, what a human must allow first, what may not happen.
+
+An approval is bound to the digest of exactly what is to be done, holds once, and runs out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core.codec import value_digest
+from takeback.core.history import History
+from takeback.core.lifecycle import Life
+from takeback.core.subjects import Approval
+from takeback.core.values import shortened, view
+from takeback.engine.ledger import Ledger
+from takeback.errors import RefusedError, UsageError
+from takeback.ports import Clock
+
+POLL_S = 0.1
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What the rules say about one action: `do` is allow, ask or deny."""
+
+    do: str = "allow"
+    rule: str = ""
+    why: str = ""
+
+
+Judge = Callable[[str, e.Effect, Any], Ruling]
+Approve = Callable[[Approval], bool]
+
+
+def permissive(_name: str, _effect: e.Effect, _arguments: Any) -> Ruling:
+    """No rules of the user's."""
+    return Ruling()
+
+
+class Gate:
+    """Decides, asks and waits, for one run."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        judge: Judge,
+        *,
+        autopilot: bool,
+        approve: Approve | None,
+        wait_s: float,
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._judge = judge
+        self._autopilot = autopilot
+        self._approve = approve
+        self._wait_s = wait_s
+
+    def rule(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
+        """What holds for an action: the user's rules, and that nothing irreversible happens unseen."""
+        ruling = self._judge(name, effect, arguments)
+        if ruling.do == "allow" and effect is e.Effect.IRREVERSIBLE:
+            ruling = Ruling("ask", "irreversible", "it cannot be taken back")
+        if ruling.do == "ask" and self._autopilot:
+            return Ruling("deny", ruling.rule, f"{ruling.why}, and on autopilot nobody can be asked")
+        return ruling
+
+    def pass_through(self, run: str, name: str, effect: e.Effect, arguments: Any) -> list[e.Event]:
+        """Let an action through, or raise. Gives the events that are to be recorded with its beginning."""
+        ruling = self.rule(name, effect, arguments)
+        if ruling.do == "allow":
+            return []
+        if ruling.do == "deny":
+            self.refuse(run, name, effect, arguments, ruling)
+        approval = self.ask(run, name, effect, arguments, ruling.why)
+        if self._approve is not None and approval.life is Life.OPEN:
+            granted = bool(self._approve(approval))
+            self._ledger.append([e.ApprovalAnswered(approval.id, granted, "callback")], run)
+        self._wait(approval.id)
+        settled = self._ledger.history.approvals[approval.id]
+        if settled.life is not Life.GRANTED:
+            why = settled.why or (
+                "it was denied" if settled.life is Life.DENIED else "nobody answered in time"
+            )
+            self.refuse(run, name, effect, arguments, Ruling("deny", approval.id, why))
+        return [e.ApprovalUsed(approval.id)]
+
+    def refuse(self, run: str, name: str, effect: e.Effect, arguments: Any, ruling: Ruling) -> None:
+        shown = shortened(view(arguments))
+        self._ledger.append([e.ActionRefused(name, effect, ruling.why, ruling.rule, shown)], run)
+        raise RefusedError(
+            f"{name} was refused: {ruling.why}. It was not started",
+            hint=f"the rule is {ruling.rule}" if ruling.rule else "",
+        )
+
+    def ask(self, run: str, name: str, effect: e.Effect, arguments: Any, why: str) -> Approval:
+        """The question about exactly this payload, asked now unless it has been asked already."""
+        payload = payload_of(name, arguments)
+        for approval in reversed(self._ledger.refresh().approvals.values()):
+            if approval.run == run and approval.asked.payload == payload and self._holds(approval):
+                return approval
+        expires_us = self._clock.now_us() + int(self._wait_s * 1e6)
+        asked = e.ApprovalAsked(name, effect, payload, expires_us, shortened(view(arguments)), why)
+        (record,) = self._ledger.append([asked], run)
+        return self._ledger.history.approvals[record.id]
+
+    def _holds(self, approval: Approval) -> bool:
+        in_time = approval.asked.expires_us > self._clock.now_us()
+        return in_time and approval.life in (Life.OPEN, Life.GRANTED)
+
+    def _wait(self, id: str) -> None:
+        while True:
+            approval = self._ledger.refresh().approvals[id]
+            if approval.life is not Life.OPEN or not self._holds(approval):
+                return
+            time.sleep(POLL_S)
+
+
+def payload_of(name: str, arguments: Any) -> str:
+    """The digest of what is to be done."""
+    return value_digest([name, arguments])
+
+
+def answer(
+    ledger: Ledger, clock: Clock, id: str, *, granted: bool, actor: str, why: str = "", payload: str = ""
+) -> Approval:
+    """A human's word on a question."""
+    approval = _open_question(ledger.refresh(), id)
+    if payload and payload != approval.asked.payload:
+        raise RefusedError(
+            f"{id} asks about another payload than the one you looked at; nothing was answered",
+            hint=f"look again: takeback show {id}",
+        )
+    if approval.asked.expires_us <= clock.now_us():
+        raise RefusedError(f"{id} has run out; nothing was answered", hint="the agent must ask again")
+    ledger.append([e.ApprovalAnswered(id, granted, actor, why)], approval.run)
+    return ledger.history.approvals[id]
+
+
+def _open_question(history: History, id: str) -> Approval:
+    approval = history.approvals.get(id)
+    if approval is None:
+        raise UsageError(f"there is no approval {id}", hint="`takeback approvals` lists them")
+    if approval.life is not Life.OPEN:
+        raise UsageError(f"{id} was {approval.life} already; nothing was changed")
+    return approval

@@ -1,0 +1,69 @@
+"""Functions by name, so that another process can take back what this one did."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from takeback.errors import BackendError, UsageError
+
+MAIN = "__main__"
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name by which any process finds this function; a UsageError where there is none."""
+    module = getattr(function, "__module__", "") or ""
+    qualified = getattr(function, "__qualname__", "") or ""
+    if not module or not qualified or "<" in qualified:
+        raise UsageError(
+            f"{qualified or function!r} cannot be found by its name, so no other process could run it",
+            hint="use a function at the top of a module; not a lambda, a closure or a bound method",
+        )
+    if module == MAIN:
+        script = getattr(sys.modules[MAIN], "__file__", None)
+        if script is None:
+            raise UsageError(
+                f"{qualified} was typed into an interpreter, so no other process could run it",
+                hint="put it into a file",
+            )
+        return f"{MAIN}:{qualified}:{os.path.realpath(script)}"
+    name = f"{module}:{qualified}"
+    try:
+        found = find(name)
+    except BackendError as error:
+        raise UsageError(error.message, error.hint) from error
+    if found is not function and getattr(found, "__wrapped__", found) is not function:
+        raise UsageError(
+            f"{name} is another function than the one that was given",
+            hint="hand over the function that a fresh import of its module has under this name",
+        )
+    return name
+
+
+def find(name: str) -> Callable[..., Any]:
+    """The function of this name."""
+    module, _, rest = name.partition(":")
+    qualified, _, script = rest.partition(":")
+    if module == MAIN:
+        running = getattr(sys.modules[MAIN], "__file__", None)
+        if running is None or os.path.realpath(running) != script:
+            raise BackendError(
+                f"{qualified} is part of the script {script} and can be run only by it",
+                hint="run that script again, or move the function into a module",
+            )
+    try:
+        found: Any = importlib.import_module(module)
+        for part in qualified.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise BackendError(
+            f"{module}:{qualified} cannot be imported: {error}",
+            hint="it must be importable wherever Takeback takes back; see PYTHONPATH and the installed packages",
+        ) from error
+    if not callable(found):
+        raise BackendError(f"{module}:{qualified} is no function")
+    function: Callable[..., Any] = found
+    return function

@@ -1,0 +1,153 @@
+"""Calls to other systems. A call that was made is there; its undo handler takes it away; its check looks.
+
+What a check says is the world. Without one nobody can look, so the item stays unverified and the report says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from takeback import faults
+from takeback.core.change import ABSENT, Target, Version
+from takeback.core.events import Did, Mark
+from takeback.core.rollback import Do
+from takeback.errors import BackendError
+from takeback.ports import Latest, Swap, Swapped, Traits
+from takeback.resources.calls import handlers
+
+RESOURCE = "calls"
+TRIES = 3
+PAUSE_S = 0.1
+
+UNDOING = faults.crash_point("call-undoing")
+UNDONE = faults.crash_point("call-undone")
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call, as its handlers see it. `key` is the same for every attempt at the same intent."""
+
+    name: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    key: str
+    result: Any = None
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A recorded call, with the names of its handlers."""
+
+    call: Call
+    undo: str = ""
+    check: str = ""
+
+
+class Calls:
+    """What runs did in other systems."""
+
+    name = RESOURCE
+    traits = Traits(exact=False, detects_drift=True, external=True)
+
+    def __init__(self, latest: Latest, known: Callable[[str], Known]) -> None:
+        self._latest = latest
+        self._known = known
+
+    def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        return {target: self._present(target) for target in targets}
+
+    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
+        return "a call cannot be merged"
+
+    def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        return {swap.target: self._foresee(swap) for swap in swaps}
+
+    def _foresee(self, swap: Swap) -> tuple[Do, str]:
+        if swap.goal:
+            return Do.LEAVE, "a call is never made again by a redo"
+        known = self._known(swap.present.data["action"])
+        if swap.present.data.get("in_doubt") and not _can_tell(known):
+            return Do.LEAVE, "nobody can tell whether it happened"
+        if not known.undo:
+            return Do.LEAVE, "it cannot be taken back"
+        return Do.COMPENSATE, ""
+
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
+        return [self._undo(swap) for swap in swaps]
+
+    def _present(self, target: Target) -> Version:
+        """What the world has; where nobody can look, what was recorded."""
+        recorded = self._latest(target)
+        if not recorded:
+            return recorded
+        try:
+            found = look(self._known(recorded.data["action"]))
+        except BackendError:
+            return recorded  # the undo handler may still work; the verdict will need another look
+        return ABSENT if found is ABSENT else recorded
+
+    def _undo(self, swap: Swap) -> Swapped:
+        known = self._known(swap.present.data["action"])
+        try:
+            if known.check and look(known) is ABSENT:
+                return Swapped(swap.target, Did.ALREADY, ABSENT, verified=True)
+        except BackendError:
+            pass  # asked again below, where it counts
+        faults.reach(UNDOING)
+        try:
+            _patiently(known.undo, known.call)
+        except BackendError as error:
+            return Swapped(swap.target, Did.FAILED, swap.present, verified=False, why=error.message)
+        faults.reach(UNDONE)
+        return self._verdict(swap, known)
+
+    def _verdict(self, swap: Swap, known: Known) -> Swapped:
+        if not known.check:
+            why = "it has no check, so nobody could look"
+            return Swapped(swap.target, Did.COMPENSATED, ABSENT, verified=False, why=why)
+        try:
+            found = look(known)
+        except BackendError as error:
+            return Swapped(swap.target, Did.UNVERIFIABLE, ABSENT, verified=False, why=error.message)
+        if found is ABSENT:
+            return Swapped(swap.target, Did.COMPENSATED, ABSENT, verified=True)
+        why = f"{known.undo} returned, but {known.check} still finds it"
+        return Swapped(swap.target, Did.FAILED, swap.present, verified=True, why=why)
+
+
+def look(known: Known) -> Any:
+    """Ask the check of a call: what the call gave, if the world has it; else ABSENT."""
+    if not known.check:
+        return known.call.result
+    found = _patiently(known.check, known.call)
+    if found is None:
+        raise BackendError(
+            f"{known.check} returned None, which says neither yes nor no",
+            hint="a check returns what it found, or takeback.ABSENT",
+        )
+    return ABSENT if isinstance(found, Version) and not found else found
+
+
+def _can_tell(known: Known) -> bool:
+    try:
+        return bool(known.check) and look(known) is not ABSENT
+    except BackendError:
+        return False
+
+
+def _patiently(name: str, call: Call) -> Any:
+    """Run a handler; other systems fail for a moment now and then."""
+    function = handlers.find(name)
+    for left in reversed(range(TRIES)):
+        try:
+            return function(call)
+        except Exception as error:
+            if not left:
+                text = f"{type(error).__name__}: {error}"[:300]
+                raise BackendError(f"{name.split(':')[1]} failed {TRIES} times: {text}") from error
+            time.sleep(PAUSE_S * 4 ** (TRIES - 1 - left))
+    raise AssertionError("unreachable")

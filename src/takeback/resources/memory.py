@@ -1,0 +1,45 @@
+"""What runs remember. The journal itself is the world here: a value is what the last recorded change made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from takeback.core.change import Target, Version
+from takeback.core.events import Did, Mark
+from takeback.core.memory import RESOURCE
+from takeback.core.rollback import Do
+from takeback.ports import Latest, Swap, Swapped, Traits
+
+
+class Memory:
+    """Values by run and path."""
+
+    name = RESOURCE
+    traits = Traits(exact=True, detects_drift=True)
+
+    def __init__(self, latest: Latest) -> None:
+        self._latest = latest
+
+    def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        return {target: self._latest(target) for target in targets}
+
+    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
+        return "values in memory are not merged"
+
+    def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        return {}
+
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
+        # The record that the rollback makes of its changes is the write.
+        return [self._swap(swap) for swap in swaps]
+
+    def _swap(self, swap: Swap) -> Swapped:
+        now = self._latest(swap.target)
+        if now != swap.present and now != swap.goal:
+            return Swapped(
+                swap.target, Did.CONFLICT, now, verified=True, why="it was changed by another action"
+            )
+        did = Did.RESTORED if swap.goal else Did.REMOVED
+        return Swapped(swap.target, did, swap.goal, verified=True)

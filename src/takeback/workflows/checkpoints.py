@@ -1,0 +1,333 @@
+"""The checkpoints of a workspace: start, update, resume, complete, list, prune.
+
+They lie in memory/checkpoints at the root, and in agents/NAME/memory/checkpoints for one agent. Every change is
+made under one kernel lock of the workspace, for the length of one command. Who works on a workflow stands beside
+it in NAME.lock: that outlives the command, as the work does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from takeback.errors import ConflictError, CorruptionError, LeaseLost, UsageError
+from takeback.workflows.disk import failed
+from takeback.workflows.guard import check
+from takeback.workflows.owners import (
+    TOKEN_VARIABLE,
+    decode_holder,
+    describe,
+    encode_holder,
+    in_words,
+    is_of,
+    lives,
+    renewed,
+)
+from takeback.workflows.places import AGENTS, PLACE, SUFFIX, Entry, Places
+from takeback.workflows.record import (
+    DAY_S,
+    advanced,
+    encoded,
+    is_expired,
+    is_unfinished,
+    new_record,
+    safe_name,
+)
+
+GUARD = ".lock"
+ASIDE = "set-aside"
+ASIDE_DAYS = 30.0
+
+
+class Checkpoints:
+    """All checkpoints below one root. Close it, or use it in a `with` block."""
+
+    def __init__(self, root: str = ".", clock: Callable[[], float] = time.time) -> None:
+        self._places = Places(root)
+        self.root = self._places.root
+        self._clock = clock
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._places.close()
+
+    # Looking
+
+    def entries(self) -> list[Entry]:
+        """Every checkpoint, readable or not."""
+        return self._places.entries()
+
+    def get(self, workflow: str) -> Entry:
+        """The checkpoint of this workflow; one that is not there or not whole is an error."""
+        entry = self._places.find(workflow)
+        if entry is None:
+            raise UsageError(
+                f"there is no workflow {workflow} in {self.root}; nothing was done",
+                hint="`list` shows what there is; `start` begins one",
+            )
+        if entry.record is None:
+            raise CorruptionError(
+                f"{entry.path} cannot be trusted: {entry.reason}. It was left as it is",
+                hint="bring it back from a copy, or begin anew with `start --force`, which sets it aside",
+            )
+        return entry
+
+    def holder(self, entry: Entry) -> dict[str, Any] | None:
+        """Who holds this workflow, if that process may still be at work."""
+        holder = self._last_holder(entry)
+        return holder if holder and lives(holder, self._clock()) else None
+
+    # Changing
+
+    def start(
+        self,
+        workflow: str,
+        *,
+        agent: str,
+        step: str,
+        key: str,
+        remaining: list[str] | None = None,
+        handoff: str | None = None,
+        notes: str = "",
+        ttl_days: float = 7,
+        force: bool = False,
+        per_agent: bool = False,
+        owner_pid: int | None = None,
+    ) -> dict[str, Any]:
+        """Begin a workflow, or find it begun: the same id with the same key is the same workflow."""
+        safe_name(workflow, "the id of a workflow")
+        safe_name(agent, "the name of an agent")
+        if not step or not key:
+            raise UsageError("a workflow needs a step and an idempotency key; nothing was done")
+        now_s = self._clock()
+        record = new_record(
+            workflow,
+            agent=agent,
+            step=step,
+            key=key,
+            remaining=list(remaining or ()),
+            handoff=handoff,
+            notes=notes,
+            ttl_days=ttl_days,
+            now_s=now_s,
+        )
+        check(record)
+        with self._alone():
+            self._refuse_key_of_another(workflow, key)
+            entry = self._places.find(workflow)
+            if entry and entry.record and entry.record["idempotencyKey"] == key:
+                return entry.record
+            if entry:
+                self._make_way(entry, force=force)
+            parts = (AGENTS, agent, *PLACE) if per_agent else PLACE
+            folder = entry.folder if entry else self._places.make(*parts)
+            fresh = Entry(folder, workflow, record)
+            folder.write(fresh.name, encoded(record))
+            if owner_pid is not None:
+                self._hold(fresh, owner_pid)
+        return record
+
+    def update(
+        self,
+        workflow: str,
+        *,
+        complete: str | None = None,
+        step: str | None = None,
+        status: str | None = None,
+        notes: str | None = None,
+        owner_pid: int | None = None,
+        token: str = "",
+    ) -> dict[str, Any]:
+        """Write down how far it is, and renew the lease of whoever holds it."""
+        self.get(workflow)  # where there is none, nothing is made either
+        with self._alone():
+            entry = self.get(workflow)
+            assert entry.record is not None
+            self._keep_hold(entry, owner_pid, token)
+            after = advanced(
+                entry.record, complete=complete, step=step, status=status, notes=notes, now_s=self._clock()
+            )
+            if after is not entry.record:
+                entry.folder.write(entry.name, encoded(check(after)))
+            if not is_unfinished(after):
+                entry.folder.remove(entry.id + GUARD)
+        return after
+
+    def complete(self, workflow: str, *, owner_pid: int | None = None, token: str = "") -> dict[str, Any]:
+        """It is done. The file stays until it has expired and is pruned; the lock is released."""
+        record = self.get(workflow).record
+        if record and record["status"] == "done":
+            return record
+        return self.update(workflow, status="done", owner_pid=owner_pid, token=token)
+
+    def resume(
+        self,
+        workflow: str | None = None,
+        *,
+        agent: str | None = None,
+        owner_pid: int,
+        steal: bool = False,
+        skipped: Callable[[str], None] = lambda _: None,
+    ) -> tuple[dict[str, Any], str] | None:
+        """Take the lock of the first unfinished workflow that nobody holds; give its record and a token."""
+        if not (self._places.find(workflow) if workflow else self._places.folders()):
+            return None
+        with self._alone():
+            held: list[Entry] = []
+            for entry in [self.get(workflow)] if workflow else self.entries():
+                if entry.record is None:
+                    skipped(f"INVALID {entry.name} {entry.reason}")
+                elif self._is_wanted(entry.record, agent, skipped):
+                    holder = self.holder(entry)
+                    if holder is None:
+                        return entry.record, self._hold(entry, owner_pid)
+                    if holder.get("token") == os.environ.get(TOKEN_VARIABLE, "-"):
+                        return entry.record, str(holder["token"])  # it was started for this workflow
+                    held.append(entry)
+                    skipped(f"{entry.id} is held by {in_words(holder)}")
+            # What is held is taken by force only if nothing was free.
+            if steal and held and (record := held[0].record):
+                return record, self._hold(held[0], owner_pid)
+        return None
+
+    def release(self, workflow: str, token: str) -> None:
+        """Let go of a workflow that is not finished, so that the next one can resume it."""
+        with self._alone():
+            entry = self._places.find(workflow)
+            holder = entry and self._last_holder(entry)
+            if entry and holder and holder.get("token") == token:
+                entry.folder.remove(entry.id + GUARD)
+
+    def hand_to(self, workflow: str, token: str, pid: int) -> None:
+        """Whoever has the token gives its lock to another process."""
+        with self._alone():
+            entry = self.get(workflow)
+            holder = self.holder(entry)
+            if holder is None or holder.get("token") != token:
+                raise LeaseLost(f"{workflow} is no longer held here; nothing was changed")
+            self._hold(entry, pid, holder)
+
+    def prune(self, *, dry_run: bool = False) -> list[tuple[str, str]]:
+        """Clean up what has expired and is held by nobody. Says what was done to each: removed, or set aside.
+
+        Unfinished work is set aside for 30 days more before it goes: a clock that runs ahead for a day must not
+        cost anybody their work. What cannot be read is never touched.
+        """
+        if not self._places.folders():
+            return []
+        if dry_run:
+            return list(self._prune(dry_run=True))
+        with self._alone():
+            return list(self._prune(dry_run=False))
+
+    # How
+
+    def _prune(self, *, dry_run: bool) -> Iterator[tuple[str, str]]:
+        now_s = self._clock()
+        for entry in self.entries():
+            if entry.record is None or not is_expired(entry.record, now_s) or self.holder(entry):
+                continue
+            unfinished = is_unfinished(entry.record)
+            if not dry_run and unfinished:
+                self._set_aside(entry)
+            elif not dry_run:
+                entry.folder.remove(entry.name)
+            if not dry_run:
+                entry.folder.remove(entry.id + GUARD)
+                entry.folder.sync()
+            yield entry.path, "set aside" if unfinished else "removed"
+        for folder in self._places.folders():
+            aside = self._places.folder(*self._places.parts(folder), ASIDE)
+            for name in aside.names() if aside else ():
+                # Its own time is that of the move: it was renewed then.
+                if aside and 0 <= ASIDE_DAYS * DAY_S < now_s - aside.modified_s(name):
+                    if not dry_run:
+                        aside.remove(name)
+                    yield os.path.join(aside.path, name), "removed"
+
+    def _refuse_key_of_another(self, workflow: str, key: str) -> None:
+        for other in self.entries():
+            if other.record and other.id != workflow and other.record["idempotencyKey"] == key:
+                raise ConflictError(
+                    f"this idempotency key belongs to the workflow {other.id}; nothing was started",
+                    hint="a key stands for one piece of work: use that workflow, or another key",
+                )
+
+    def _make_way(self, entry: Entry, *, force: bool) -> None:
+        """Set the old checkpoint aside, if that was asked for and nobody is at work on it."""
+        if holder := self.holder(entry):
+            raise ConflictError(
+                f"{entry.id} is held by {in_words(holder)}; nothing was changed",
+                hint="wait until it is done, or take it over with `resume --steal-lock`",
+            )
+        if not force and entry.record is None:
+            self.get(entry.id)
+        if not force:
+            raise ConflictError(
+                f"{entry.id} was started with another idempotency key; nothing was changed",
+                hint="`resume` continues it; `start --force` sets it aside and begins anew",
+            )
+        self._set_aside(entry)
+
+    def _set_aside(self, entry: Entry) -> None:
+        aside = self._places.make(*self._places.parts(entry.folder), ASIDE)
+        number = time.time_ns()
+        try:
+            os.utime(entry.name, (self._clock(),) * 2, dir_fd=entry.folder.fd, follow_symlinks=False)
+            entry.folder.move(entry.name, aside, f"{entry.id}.{number}{SUFFIX}")
+        except OSError as error:
+            raise failed(entry.path, error) from error
+        aside.sync()
+        entry.folder.sync()
+
+    def _hold(self, entry: Entry, pid: int, before: dict[str, Any] | None = None) -> str:
+        """Make this process the holder. Whoever had it before keeps its token, if it is handed on."""
+        now_s = self._clock()
+        holder = renewed(describe(pid, now_s), now_s)
+        if before:
+            holder["token"] = before["token"]
+        entry.folder.write(entry.id + GUARD, encode_holder(holder))
+        return str(holder["token"])
+
+    def _last_holder(self, entry: Entry) -> dict[str, Any] | None:
+        """Who held it last, alive or not."""
+        try:
+            return decode_holder(entry.folder.read(entry.id + GUARD))
+        except (FileNotFoundError, CorruptionError):
+            return None
+
+    def _keep_hold(self, entry: Entry, owner_pid: int | None, token: str) -> None:
+        """Renew the lease. Who says who they are is checked; who does not is taken for the holder."""
+        holder = self.holder(entry)
+        token = token or os.environ.get(TOKEN_VARIABLE, "")
+        if holder is None:
+            if owner_pid is not None:
+                self._hold(entry, owner_pid)
+            return
+        named = token or owner_pid is not None
+        mine = holder.get("token") == token or (owner_pid is not None and is_of(holder, owner_pid))
+        if named and not mine:
+            raise LeaseLost(
+                f"{entry.id} is held by {in_words(holder)} now; nothing was changed",
+                hint="stop working on it here, or take it back with `resume --steal-lock`",
+            )
+        entry.folder.write(entry.id + GUARD, encode_holder(renewed(holder, self._clock())))
+
+    def _is_wanted(self, record: dict[str, Any], agent: str | None, skipped: Callable[[str], None]) -> bool:
+        if not is_unfinished(record) or (agent and agent != (record["handoffTo"] or record["agentId"])):
+            return False
+        if is_expired(record, self._clock()):
+            skipped(f"{record['workflowId']} expired at {record['expiresAt']}")
+            return False
+        return True
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One command at a time, in the whole workspace: keys are unique in all of it."""
+        with self._places.make(*PLACE).locked(GUARD):
+            yield

@@ -1,0 +1,104 @@
+"""How an alert reaches somebody: a command, a webhook, the desktop, or anything that apprise reaches.
+
+A notifier is one text, KIND or KIND:TARGET. It may hold a secret (most webhook addresses do), so it is kept with
+Takeback's own state and shown only up to where the secret begins.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from takeback.errors import BackendError, UsageError
+
+COMMAND_S = 30
+WEBHOOK_S = 10
+
+
+def check_notifier(text: str) -> str:
+    """This notifier, if it can be one."""
+    kind, _, target = text.partition(":")
+    if kind not in KINDS or bool(target) == (kind == "desktop"):
+        raise UsageError(
+            f"{shown(text)} is no notifier; nothing was installed",
+            hint="one of command:COMMAND, webhook:URL, desktop, apprise:URL",
+        )
+    if kind == "webhook" and urlsplit(target).scheme not in ("http", "https"):
+        raise UsageError("a webhook begins with https:// or http://; nothing was installed")
+    return text
+
+
+def shown(text: str) -> str:
+    """A notifier without what may be a secret in it."""
+    kind, _, target = text.partition(":")
+    if kind == "webhook":
+        return f"{kind}:{urlsplit(target).scheme}://{urlsplit(target).hostname}/…"
+    if kind == "command":
+        return f"{kind}:{target.split()[0] if target.split() else ''} …"
+    return f"{kind}:{target.partition(':')[0]}://…" if target else kind
+
+
+def send(notifier: str, message: str, findings: list[dict[str, Any]]) -> None:
+    """Send it, or raise BackendError with what went wrong."""
+    kind, _, target = notifier.partition(":")
+    try:
+        KINDS[kind](target, message, findings)
+    except BackendError:
+        raise
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        # Its own words may repeat an address; only its kind is told.
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise BackendError(f"{shown(notifier)} was not reached: {reason}") from None
+
+
+def _command(target: str, message: str, findings: list[dict[str, Any]]) -> None:
+    data = json.dumps({"text": message, "findings": findings})
+    done = subprocess.run(shlex.split(target), input=data.encode(), capture_output=True, timeout=COMMAND_S)
+    if done.returncode:
+        raise BackendError(f"{shown('command:' + target)} failed with exit code {done.returncode}")
+
+
+def _webhook(target: str, message: str, findings: list[dict[str, Any]]) -> None:
+    from urllib.request import Request, urlopen
+
+    data = json.dumps({"text": message, "findings": findings}).encode()
+    request = Request(target, data, {"Content-Type": "application/json", "User-Agent": "takeback"})
+    with urlopen(request, timeout=WEBHOOK_S):
+        pass
+
+
+def _desktop(_target: str, message: str, _findings: list[dict[str, Any]]) -> None:
+    if sys.platform == "darwin":
+        words = ["osascript", "-e", f'display notification {json.dumps(message)} with title "Takeback"']
+    else:
+        words = ["notify-send", "--app-name=Takeback", "--", "Takeback", message]
+    done = subprocess.run(words, capture_output=True, timeout=COMMAND_S)
+    if done.returncode:
+        raise BackendError(f"{words[0]} failed with exit code {done.returncode}")
+
+
+def _apprise(target: str, message: str, _findings: list[dict[str, Any]]) -> None:
+    try:
+        from apprise import Apprise
+    except ImportError:
+        raise BackendError(
+            "apprise is not installed, so nothing was sent", hint="pip install 'takeback[notify]'"
+        ) from None
+    service = Apprise()
+    if not service.add(target):
+        raise BackendError(f"apprise does not know {shown('apprise:' + target)}")
+    if not service.notify(title="Takeback", body=message):
+        raise BackendError(f"{shown('apprise:' + target)} was not reached")
+
+
+KINDS: dict[str, Callable[[str, str, list[dict[str, Any]]], None]] = {
+    "command": _command,
+    "webhook": _webhook,
+    "desktop": _desktop,
+    "apprise": _apprise,
+}

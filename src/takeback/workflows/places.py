@@ -1,0 +1,109 @@
+"""Where the checkpoints of a workspace lie: memory/checkpoints, and agents/NAME/memory/checkpoints."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from takeback.errors import ConflictError, CorruptionError
+from takeback.workflows.disk import Folder
+from takeback.workflows.record import decoded, safe_name
+
+PLACE = ("memory", "checkpoints")
+AGENTS = "agents"
+SUFFIX = ".json"
+NOT_OURS = {"CHECKPOINT_SCHEMA.json"}
+
+
+class Entry:
+    """One file in a folder of checkpoints: a record, or the reason why there is none."""
+
+    def __init__(self, folder: Folder, id: str, record: dict[str, Any] | None, reason: str = "") -> None:
+        self.folder = folder
+        self.id = id
+        self.record = record
+        self.reason = reason
+
+    @property
+    def name(self) -> str:
+        return self.id + SUFFIX
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.folder.path, self.name)
+
+
+class Places:
+    """Every folder of checkpoints below one root, each opened once."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.realpath(root)
+        self._open: dict[tuple[str, ...], Folder] = {}
+
+    def close(self) -> None:
+        for folder in self._open.values():
+            folder.close()
+        self._open.clear()
+
+    def entries(self) -> list[Entry]:
+        """Every checkpoint. A bad file is one entry among the others, and blocks none of them."""
+        return [
+            self._entry(folder, name.removesuffix(SUFFIX))
+            for folder in self.folders()
+            for name in folder.names()
+            if name.endswith(SUFFIX) and not name.startswith(".") and name not in NOT_OURS
+        ]
+
+    def find(self, workflow: str) -> Entry | None:
+        """The file of this workflow, wherever it lies."""
+        safe_name(workflow, "the id of a workflow")
+        found = [folder for folder in self.folders() if workflow + SUFFIX in folder.names()]
+        if len(found) > 1:
+            raise ConflictError(
+                f"{workflow} is there twice, in {found[0].path} and in {found[1].path}; nothing was changed",
+                hint="move one of the two files away",
+            )
+        return self._entry(found[0], workflow) if found else None
+
+    def folders(self) -> list[Folder]:
+        """Every folder of checkpoints that is there."""
+        agents = self.folder(AGENTS)
+        names = agents.names() if agents else []
+        places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
+        return [folder for parts in places if (folder := self._quietly(parts))]
+
+    def folder(self, *parts: str) -> Folder | None:
+        """The folder at these parts, if it is there."""
+        if parts not in self._open:
+            folder = Folder.find(self.root, *parts)
+            if folder is None:
+                return None
+            self._open[parts] = folder
+        return self._open[parts]
+
+    def make(self, *parts: str) -> Folder:
+        """The folder at these parts, made where it is missing."""
+        found = self.folder(*parts) or Folder.find(self.root, *parts, create=True)
+        assert found is not None
+        self._open[parts] = found
+        return found
+
+    def parts(self, folder: Folder) -> tuple[str, ...]:
+        return next(parts for parts, known in self._open.items() if known is folder)
+
+    def _quietly(self, parts: tuple[str, ...]) -> Folder | None:
+        """One agent's folder that is a link, or something else, is not looked into, and blocks no other."""
+        try:
+            return self.folder(*parts)
+        except ConflictError:
+            if parts == PLACE:
+                raise
+            return None
+
+    def _entry(self, folder: Folder, id: str) -> Entry:
+        try:
+            return Entry(folder, id, decoded(folder.read(id + SUFFIX), id))
+        except FileNotFoundError:
+            return Entry(folder, id, None, "it has just gone")
+        except CorruptionError as error:
+            return Entry(folder, id, None, error.message)

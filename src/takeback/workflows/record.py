@@ -1,0 +1,207 @@
+"""A checkpoint: what one workflow has done, and what it has still to do.
+
+A plain JSON object with exactly these fields, sealed by a hash over all others. Schema 1.0 is that of the
+restart-recovery skill, so that its files are read here and ours there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from takeback.errors import ConflictError, CorruptionError, UsageError
+
+SCHEMA = "1.0"
+DAY_S = 86_400.0
+TTL_DAYS_MAX = 3_650
+ID_BYTES_MAX = 200
+STATUSES = ("in_progress", "blocked", "done", "failed")
+UNFINISHED = ("in_progress", "blocked")
+HASH = "checkpointHash"
+LISTS = ("completedSteps", "remainingSteps")
+TEXTS = (
+    "schemaVersion",
+    "workflowId",
+    "agentId",
+    "status",
+    "currentStep",
+    "notes",
+    "idempotencyKey",
+    "updatedAt",
+    "expiresAt",
+)
+FIELDS = {*TEXTS, *LISTS, "handoffTo", HASH}
+
+SAFE_NAME = re.compile(r"\w[\w .:@+=,-]*")
+"""What may be part of a file's name: no slash, no leading dot, nothing that a terminal would obey."""
+
+
+def iso(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat()
+
+
+def seconds(text: str) -> float:
+    """A moment as seconds since 1970. Without a zone it could mean anything, so it must have one."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return moment.timestamp()
+
+
+def safe_name(name: str, what: str) -> str:
+    """This name, if it can be part of a path without leading anywhere else."""
+    if not SAFE_NAME.fullmatch(name) or len(name.encode("utf-8", "replace")) > ID_BYTES_MAX:
+        raise UsageError(
+            f"{name[:ID_BYTES_MAX]!r} cannot be {what}; nothing was done",
+            hint="use letters, digits and . _ - : @ + = , with no slash, beginning with a letter or digit",
+        )
+    return name
+
+
+def digest(record: dict[str, Any]) -> str:
+    """SHA-256 of the sorted compact JSON, without the hash itself."""
+    rest = {name: value for name, value in record.items() if name != HASH}
+    return _sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _sha256(data: bytes) -> str:
+    # hashlib loads all of OpenSSL for it, a tenth of a command's time; Python has its own, under two names.
+    for name in ("_sha2", "_sha256", "hashlib"):
+        try:
+            return str(__import__(name).sha256(data).hexdigest())
+        except ImportError:
+            continue
+    raise AssertionError("hashlib is always there")
+
+
+def sealed(record: dict[str, Any], now_s: float) -> dict[str, Any]:
+    """This record as of now, with its hash."""
+    fresh = record | {"updatedAt": iso(now_s)}
+    return fresh | {HASH: digest(fresh)}
+
+
+def encoded(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, indent=2).encode() + b"\n"
+
+
+def decoded(data: bytes, name: str) -> dict[str, Any]:
+    """What a file says, if its schema and its hash are right. `name` is the file's, without its ending."""
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        raise CorruptionError("it is not whole JSON") from None
+    if not isinstance(record, dict):
+        raise CorruptionError("it is no JSON object")
+    if wrong := _misfit(record):
+        raise CorruptionError(wrong)
+    if record[HASH] != digest(record):
+        raise CorruptionError("its hash does not fit: it was changed by something else")
+    if record["workflowId"] != name:
+        raise CorruptionError("it belongs to another workflow than its name says")
+    return record
+
+
+def _misfit(record: dict[str, Any]) -> str:
+    """What is wrong with the fields; empty if nothing is."""
+    if record.get("schemaVersion") != SCHEMA:
+        return f"its schema is not {SCHEMA}"
+    if missing := FIELDS - record.keys():
+        return f"it has no {min(missing)}"
+    if record.keys() - FIELDS:
+        return "it has a field that the schema does not know"
+    for field in TEXTS:
+        if not isinstance(record[field], str):
+            return f"{field} is no text"
+    for field in LISTS:
+        if not isinstance(record[field], list) or not all(isinstance(step, str) for step in record[field]):
+            return f"{field} is no list of texts"
+    if record["handoffTo"] is not None and not isinstance(record["handoffTo"], str):
+        return "handoffTo is no text"
+    if record["status"] not in STATUSES:
+        return "its status is unknown"
+    try:
+        seconds(record["updatedAt"]), seconds(record["expiresAt"])
+    except (ValueError, OverflowError):
+        return "a time in it is no time"
+    return ""
+
+
+def new_record(
+    workflow: str,
+    *,
+    agent: str,
+    step: str,
+    key: str,
+    remaining: list[str],
+    handoff: str | None,
+    notes: str,
+    ttl_days: float,
+    now_s: float,
+) -> dict[str, Any]:
+    if not 0 <= ttl_days <= TTL_DAYS_MAX:
+        raise UsageError(f"--ttl-days is a number from 0 to {TTL_DAYS_MAX}; nothing was done")
+    record = {
+        "schemaVersion": SCHEMA,
+        "workflowId": workflow,
+        "agentId": agent,
+        "status": "in_progress",
+        "currentStep": step,
+        "completedSteps": [],
+        "remainingSteps": remaining,
+        "handoffTo": handoff,
+        "notes": notes,
+        "idempotencyKey": key,
+        "expiresAt": iso(now_s + ttl_days * DAY_S),
+    }
+    return sealed(record, now_s)
+
+
+def advanced(
+    record: dict[str, Any],
+    *,
+    complete: str | None,
+    step: str | None,
+    status: str | None,
+    notes: str | None,
+    now_s: float,
+) -> dict[str, Any]:
+    """The record after an update. What has been completed before is not completed again."""
+    after, done = dict(record), list(record["completedSteps"])
+    repeated = complete in done
+    if complete is not None:
+        if not repeated:
+            done.append(complete)
+        after["completedSteps"] = done
+        after["remainingSteps"] = [left for left in record["remainingSteps"] if left != complete]
+        if after["currentStep"] == complete and after["remainingSteps"]:
+            after["currentStep"] = after["remainingSteps"][0]
+    # A repeated update must not lead back to a step that has been done since.
+    if step is not None and not (repeated and step in done):
+        after["currentStep"] = step
+    if status is not None:
+        after["status"] = status
+    if notes is not None:
+        after["notes"] = notes
+    if status == "done":
+        after["remainingSteps"] = []
+    if repeated and after == record:
+        return record
+    if record["status"] == "done":
+        raise ConflictError(
+            f"{record['workflowId']} is done; nothing was changed",
+            hint="start a new workflow, with an id and an idempotency key of its own",
+        )
+    # The time that it may lie idle stays the same: it expires so long after its last update.
+    idle_s = max(0.0, seconds(record["expiresAt"]) - seconds(record["updatedAt"]))
+    after["expiresAt"] = iso(now_s + idle_s)
+    return sealed(after, now_s)
+
+
+def is_unfinished(record: dict[str, Any]) -> bool:
+    return record["status"] in UNFINISHED
+
+
+def is_expired(record: dict[str, Any], now_s: float) -> bool:
+    return seconds(record["expiresAt"]) <= now_s

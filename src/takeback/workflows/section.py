@@ -1,0 +1,112 @@
+"""The start-up section in AGENTS.md and CLAUDE.md: written once, kept up to date, removed without a trace."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from takeback.errors import BackendError
+
+FILES = ("AGENTS.md", "CLAUDE.md")
+BEGIN, END = b"<!-- takeback:workflows begin -->", b"<!-- takeback:workflows end -->"
+BLOCK = re.compile(re.escape(BEGIN) + rb".*?" + re.escape(END) + rb"(?:\r?\n)?", re.DOTALL)
+TEXT = """\
+## Restart-safe workflow rule
+
+On startup, before any other work, look for unfinished workflows in `memory/checkpoints/*.json` and
+`agents/*/memory/checkpoints/*.json`:
+
+1. `takeback workflow resume --owner-pid $PPID` takes the resume lock, verifies schema and hash, and prints the
+   checkpoint as JSON. `NO_CHECKPOINT`: nothing is waiting. Without Takeback installed use
+   `python3 scripts/checkpoint_tool.py resume --owner-pid $PPID`.
+2. Continue after the last step in `completedSteps`, at `currentStep`. Never repeat a completed step. A step that was
+   under way may have happened: look at the world first, or send with `idempotencyKey` and the step's name as the key.
+3. After each step: `takeback workflow update --workflow ID --complete STEP --step NEXT`. At the end:
+   `takeback workflow complete --workflow ID`.
+
+Before work of several steps, and before anything that may restart you:
+`takeback workflow start --workflow ID --agent NAME --step FIRST --remaining SECOND THIRD --idempotency KEY
+--owner-pid $PPID`.
+Never write secrets into a checkpoint. A line `INVALID …` is for a human: leave that file as it is.
+"""
+
+
+def write_section(root: Path) -> list[str]:
+    """Put the section into AGENTS.md, and into CLAUDE.md where there is one. Says which files were written."""
+    return _each(root, _with_section, create=True)
+
+
+def remove_section(root: Path) -> list[str]:
+    """Take the section out again; all other text stays byte for byte. A file that held nothing else goes."""
+    return _each(root, _without_section, create=False)
+
+
+def _with_section(old: bytes | None) -> bytes:
+    newline = b"\r\n" if old and b"\r\n" in old else b"\n"
+    block = newline.join([BEGIN, *TEXT.encode().splitlines(), END, b""])
+    if old is None:
+        return block
+    if BLOCK.search(old):
+        return BLOCK.sub(lambda _: block, old, count=1)
+    return old + newline + block
+
+
+def _without_section(old: bytes | None) -> bytes | None:
+    if old is None or not (found := BLOCK.search(old)):
+        return old
+    before = old[: found.start()]
+    # One line break was put before the section, except in a file that was made for it.
+    if not before and found.end() == len(old):
+        return None
+    kept = before.removesuffix(b"\r\n") if before.endswith(b"\r\n") else before.removesuffix(b"\n")
+    return kept + old[found.end() :]
+
+
+def _each(root: Path, change: object, *, create: bool) -> list[str]:
+    assert callable(change)
+    written, seen = [], set()
+    for name in FILES:
+        path = root / name
+        real = Path(os.path.realpath(path))
+        if real in seen or not real.is_relative_to(os.path.realpath(root)):
+            continue  # a link to the other one, or one that leads out of the workspace
+        seen.add(real)
+        try:
+            old = real.read_bytes() if real.exists() else None
+            if old is None and not (create and name == FILES[0]):
+                continue
+            new = change(old)
+            if new != old:
+                _replace(real, new)
+                written.append(name)
+        except OSError as error:
+            raise BackendError(
+                f"{path} cannot be written: {error.strerror}; it is as it was",
+                hint="see its permissions, or use `takeback init --no-agents-file`",
+            ) from error
+    return written
+
+
+def _replace(path: Path, data: bytes | None) -> None:
+    """The new text as a whole, with the mode of the old one."""
+    if data is None:
+        return path.unlink()
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
+    fresh = path.with_name(f".{path.name}.takeback")
+    try:
+        with open(fresh, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    was = os.umask(0o077)
+    os.umask(was)
+    return was

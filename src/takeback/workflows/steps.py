@@ -1,0 +1,143 @@
+"""Workflows from Python: steps that are done once, over any number of restarts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from takeback.errors import RunBusy, UsageError
+from takeback.workflows.checkpoints import Checkpoints
+from takeback.workflows.owners import in_words
+from takeback.workflows.record import is_unfinished
+
+
+class Step:
+    """One step. A `with` body cannot be skipped, so it is for the body to look at `done`."""
+
+    def __init__(self, name: str, *, done: bool, key: str) -> None:
+        self.name = name
+        self.done = done
+        self.key = key
+        """Stands for this step of this workflow, in every attempt: give it to whatever takes an idempotency key."""
+
+    def __repr__(self) -> str:
+        return f"<Step {self.name}{' done' if self.done else ''}>"
+
+
+class Workflow:
+    """A workflow that this process works on. Its file is written after each step, and survives a power cut."""
+
+    def __init__(self, checkpoints: Checkpoints, record: dict[str, Any], token: str) -> None:
+        self._checkpoints = checkpoints
+        self._token = token
+        self.record = record
+        """The checkpoint as it stands in its file."""
+
+    @property
+    def id(self) -> str:
+        return str(self.record["workflowId"])
+
+    @property
+    def finished(self) -> bool:
+        return not is_unfinished(self.record)
+
+    @property
+    def remaining(self) -> list[str]:
+        """The steps that are still to be done, in their order."""
+        done = set(self.record["completedSteps"])
+        steps = [self.record["currentStep"], *self.record["remainingSteps"]]
+        return [step for step in dict.fromkeys(steps) if step not in done]
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """A step that counts as done when its body ends without an exception."""
+        key = f"{self.record['idempotencyKey']}:{name}"
+        step = Step(name, done=name in self.record["completedSteps"], key=key)
+        if not step.done and self.record["currentStep"] != name:
+            self._update(step=name)
+        yield step
+        if not step.done:
+            self._update(complete=name)
+            step.done = True
+
+    def call(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Call this function as a step, unless the step has been done."""
+        with self.step(name) as step:
+            if not step.done:
+                function(*args, **kwargs)
+
+    def note(self, text: str) -> None:
+        self._update(notes=text)
+
+    def block(self, why: str) -> None:
+        """It cannot go on by itself; whoever looks next finds out why."""
+        self._update(status="blocked", notes=why)
+
+    def end(self, status: str) -> None:
+        """`done` or `failed`; anything else leaves it to be resumed, by whoever comes next."""
+        if not self.finished and status in ("done", "failed"):
+            self._update(status=status)
+        elif not self.finished:
+            self._checkpoints.release(self.id, self._token)
+
+    def _update(self, **changes: Any) -> None:
+        self.record = self._checkpoints.update(self.id, token=self._token, **changes)
+
+    def __enter__(self) -> Workflow:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._checkpoints:
+            self.end("done" if error is None and not self.remaining else "unfinished")
+
+    def __repr__(self) -> str:
+        done = len(self.record["completedSteps"])
+        return f"<Workflow {self.id} {self.record['status']}, {done} done, {len(self.remaining)} remaining>"
+
+
+def workflow(
+    id: str,
+    *,
+    key: str,
+    steps: Sequence[str],
+    root: str | os.PathLike[str] = ".",
+    agent: str = "python",
+    notes: str = "",
+    ttl_days: float = 7,
+) -> Workflow:
+    """Begin a workflow, or continue it where it was left: completed steps are not done again.
+
+    Use it in a `with` block. Without an exception and with every step done it is complete; otherwise it can be
+    resumed. Raises RunBusy while another living process works on it.
+    """
+    if not steps:
+        raise UsageError("a workflow has at least one step; nothing was done")
+    checkpoints = Checkpoints(str(Path(root)))
+    first, *rest = steps
+    record = checkpoints.start(
+        id, agent=agent, step=first, key=key, remaining=rest, notes=notes, ttl_days=ttl_days
+    )
+    if not is_unfinished(record):
+        return Workflow(checkpoints, record, "")
+    said: list[str] = []
+    found = checkpoints.resume(id, owner_pid=os.getpid(), skipped=said.append)
+    if found is None:
+        holder = checkpoints.holder(checkpoints.get(id))
+        who = f"is held by {in_words(holder)}" if holder else "; ".join(said) or "cannot be resumed"
+        raise RunBusy(
+            f"{id} {who}; nothing was done", hint="wait, or use `takeback workflow resume --steal-lock`"
+        )
+    return Workflow(checkpoints, *found)
+
+
+def keep_for_run(
+    root: str | os.PathLike[str], run: str, *, key: str, steps: Sequence[str], agent: str
+) -> Workflow:
+    """The same file, kept for a run of the engine. The engine calls `step` around its steps and `end` at the end."""
+    return workflow(run, key=key, steps=steps, root=root, agent=agent)

@@ -1,0 +1,233 @@
+"""The command line of scripts/checkpoint_tool.py: the same work, with nothing but the standard library."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from takeback.errors import TakebackError
+from takeback.workflows.checkpoints import Checkpoints
+from takeback.workflows.owners import in_words
+from takeback.workflows.record import STATUSES
+from takeback.workflows.stale import report_data, report_lines, stale
+
+NOTHING = "NO_CHECKPOINT"
+UNKNOWN = 4
+
+
+class _Parser(argparse.ArgumentParser):
+    """Left to itself, it measures the terminal for each option, and loads a tenth of the library for it."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **settings)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(printable(text) + "\n")
+
+
+def warn(text: str) -> None:
+    sys.stderr.write(printable(text) + "\n")
+
+
+def printable(text: str) -> str:
+    """A name in a file must not paint the terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def pretty(record: dict[str, Any]) -> str:
+    return json.dumps(record, indent=2)
+
+
+def list_lines(checkpoints: Checkpoints) -> list[str]:
+    lines = []
+    for entry in checkpoints.entries():
+        if entry.record is None:
+            lines.append(f"INVALID {entry.name} {entry.reason}")
+            continue
+        record, holder = entry.record, checkpoints.holder(entry)
+        cells = [record["workflowId"], record["status"], record["currentStep"], record["updatedAt"]]
+        lines.append("\t".join([*cells, f"held by {in_words(holder)}"] if holder else cells))
+    return lines
+
+
+def _start(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    record = checkpoints.start(
+        args.workflow,
+        agent=args.agent,
+        step=args.step,
+        key=args.idempotency,
+        remaining=args.remaining,
+        handoff=args.handoff,
+        notes=args.notes,
+        ttl_days=args.ttl_days,
+        force=args.force,
+        per_agent=args.per_agent,
+        owner_pid=args.owner_pid,
+    )
+    say(pretty(record))
+
+
+def _update(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    record = checkpoints.update(
+        args.workflow,
+        complete=args.complete,
+        step=args.step,
+        status=args.status,
+        notes=args.notes,
+        owner_pid=args.owner_pid,
+    )
+    say(pretty(record))
+
+
+def _resume(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    owner = os.getppid() if args.owner_pid is None else args.owner_pid
+    found = checkpoints.resume(
+        args.workflow, agent=args.agent, owner_pid=owner, steal=args.steal_lock, skipped=warn
+    )
+    say(pretty(found[0]) if found else NOTHING)
+
+
+def _complete(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    say(pretty(checkpoints.complete(args.workflow, owner_pid=args.owner_pid)))
+
+
+def _list(checkpoints: Checkpoints, _args: argparse.Namespace) -> None:
+    for line in list_lines(checkpoints):
+        say(line)
+
+
+def _prune(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
+    for path, did in checkpoints.prune(dry_run=args.dry_run):
+        say(f"{'would be ' if args.dry_run else ''}{did}: {path}")
+
+
+def _check(checkpoints: Checkpoints, args: argparse.Namespace) -> int:
+    findings = stale(checkpoints, args.stale_min)
+    if args.json:
+        say(json.dumps(report_data(findings, args.stale_min), indent=2))
+    else:
+        say("\n".join(report_lines(findings, args.stale_min)))
+    return 1 if findings else 0
+
+
+def _parser(wanted: str = "") -> argparse.ArgumentParser:
+    """The options of every command; or of one only, since making them all takes longer than the work."""
+    parser = _Parser(description="Checkpoints that survive a restart")
+    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace, by default this folder")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (text, options, _) in _COMMANDS.items():
+        if wanted in ("", name):
+            options(commands.add_parser(name, help=text, description=text))
+    return parser
+
+
+def _start_options(parser: argparse.ArgumentParser) -> None:
+    _add_workflow(parser)
+    parser.add_argument("--agent", required=True, metavar="NAME")
+    parser.add_argument("--step", required=True)
+    parser.add_argument("--idempotency", required=True, metavar="KEY")
+    parser.add_argument("--remaining", nargs="*", default=[], metavar="STEP")
+    parser.add_argument("--handoff", metavar="AGENT")
+    parser.add_argument("--notes", default="")
+    parser.add_argument("--ttl-days", type=float, default=7)
+    parser.add_argument("--per-agent", action="store_true", help="keep it in agents/NAME/memory/checkpoints")
+    parser.add_argument("--force", action="store_true", help="set an older workflow of this id aside")
+
+
+def _update_options(parser: argparse.ArgumentParser) -> None:
+    _add_workflow(parser)
+    parser.add_argument("--step", metavar="NEXT")
+    parser.add_argument("--complete", metavar="STEP")
+    parser.add_argument("--status", choices=STATUSES)
+    parser.add_argument("--notes")
+
+
+def _resume_options(parser: argparse.ArgumentParser) -> None:
+    _add_workflow(parser, required=False)
+    parser.add_argument("--agent", metavar="NAME", help="only those of this agent, or handed to it")
+    parser.add_argument("--steal-lock", action="store_true", help="take it even from a living process")
+
+
+def _prune_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true")
+
+
+def _no_options(_parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    parser.add_argument("--workflow", required=required, metavar="ID")
+    parser.add_argument("--owner-pid", type=int, metavar="PID", help="the process that does the work")
+
+
+def _add_check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stale-min", type=_minutes, default=10.0, metavar="MINUTES")
+    parser.add_argument("--json", action="store_true")
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not 0 <= minutes < 1e9:
+        raise ValueError(text)
+    return minutes
+
+
+_COMMANDS = {
+    "start": ("begin a workflow, or find it begun", _start_options, _start),
+    "update": ("write down how far it is", _update_options, _update),
+    "resume": ("take over an unfinished workflow that nobody holds", _resume_options, _resume),
+    "complete": ("it is done", _add_workflow, _complete),
+    "list": ("show every checkpoint", _no_options, _list),
+    "prune": ("clean up what has expired", _prune_options, _prune),
+    "check": ("name unfinished workflows that are stale", _add_check_options, _check),
+}
+
+
+def guarded(work: Any) -> int:
+    """Do it; whatever goes wrong is said in a sentence."""
+    try:
+        code = work() or 0
+        sys.stdout.flush()
+    except TakebackError as error:
+        warn(f"{error.message}\n  {error.hint}" if error.hint else error.message)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        warn(f"{error.filename or 'the disk'}: {error.strerror or error}; nothing more was done")
+        return UNKNOWN
+    except KeyboardInterrupt:
+        return 130
+    return int(code)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if words is None else words
+    args = _parser(words[0] if words and words[0] in _COMMANDS else "").parse_args(words)
+
+    def work() -> Any:
+        with Checkpoints(args.root) as checkpoints:
+            return _COMMANDS[args.command][2](checkpoints, args)
+
+    return guarded(work)
+
+
+def selfcheck(words: Sequence[str] | None = None) -> int:
+    """The command line of scripts/checkpoint_selfcheck.py."""
+    parser = _Parser(description="Name unfinished workflows that are stale; no model is asked")
+    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace, by default this folder")
+    _add_check_options(parser)
+    args = parser.parse_args(words)
+
+    def work() -> int:
+        with Checkpoints(args.root) as checkpoints:
+            return _check(checkpoints, args)
+
+    return guarded(work)

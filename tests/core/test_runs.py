@@ -1,0 +1,137 @@
+"""What the fold makes of runs: keys, memory, approvals, handovers, and what was taken back as a whole."""
+
+from __future__ import annotations
+
+from takeback.core import events as e
+from takeback.core import memory
+from takeback.core import selection as select
+from takeback.core.change import ABSENT, Change, Target
+from takeback.core.lifecycle import Life
+from takeback.core.rollback import OnConflict, Plan
+from tests.core.story import Story
+
+UNDO, REDO = e.RollbackKind.UNDO, e.RollbackKind.REDO
+
+
+def call(story: Story, run: str, key: str, step: str = "") -> str:
+    began = e.ActionBegan("tool", e.Effect.COMPENSABLE, step=step, key=key, full="ab" * 32)
+    id = story.tell(began, run).id
+    story.tell(e.ActionEnded(id, e.Outcome.DONE, result={"n": 1}, full="cd" * 32), run)
+    return id
+
+
+def test_a_run_is_found_by_its_key_and_its_calls_by_theirs() -> None:
+    story = Story()
+    run = story.tell(e.RunBegan("task", key="K"), stream="").id
+    step = story.tell(e.StepBegan("edit"), run).id
+    body = story.tell(e.ActionBegan("edit", e.Effect.RESTORABLE, step=step), run).id
+    first = call(story, run, "k", step)
+    noted = story.tell(e.ActionNoted("look", e.Outcome.FAILED, step, body, "n", result=5, why="w"), run).id
+    history = story.history
+    assert history.keyed_runs["K"] == [run] and history.runs[run].keys == {"k": [first], "n": [noted]}
+    assert history.runs[run].steps[step].body == body
+    assert history.actions[first].result == {"n": 1}
+    assert history.values() == {bytes.fromhex("ab" * 32), bytes.fromhex("cd" * 32)}
+    looked = history.actions[noted]
+    assert (looked.life, looked.result, looked.why) == (Life.FAILED, 5, "w")
+    assert history.open_runs() == [history.runs[run]] and not history.breaches
+    undo = story.tell(e.RollbackBegan(UNDO, ()), run).id
+    assert undo in history.runs[run].actions
+
+
+def test_an_undo_takes_calls_back_as_a_whole_and_a_redo_brings_them_back() -> None:
+    story = Story()
+    run = story.run()
+    id = call(story, run, "k")
+    file = story.act({"f": "1"}, run)
+    history = story.history
+    assert not history.is_undone(id)
+    undo = story.carry_out(story.plan(select.of_run(history, run, 0)), UNDO)
+    assert history.is_undone(id) and history.is_undone(file)
+    story.carry_out(story.plan(select.last_rollback(history)), REDO)
+    assert not history.is_undone(id) and not history.is_undone(file)
+    story.carry_out(Plan((undo,), (), OnConflict.STOP), e.RollbackKind.RESTORE)
+    assert not history.is_undone(id)
+
+
+def test_what_a_run_did_after_a_position() -> None:
+    story = Story()
+    run = story.run()
+    early = story.act({"f": "1"}, run)
+    position = story.history.seq
+    late = story.act({"g": "1"}, run)
+    assert select.of_run(story.history, run, position).actions == (late,)
+    assert select.of_run(story.history, run, 0).actions == (early, late)
+
+
+def test_memory_is_the_fold_of_its_changes() -> None:
+    story = Story()
+    run = story.run()
+    body = story.tell(e.ActionBegan("run", e.Effect.RESTORABLE), run).id
+    target = Target("memory", "/goal", run)
+    story.tell(e.ChangesSeen(body, (Change(target, ABSENT, memory.version("x")),)), run)
+    assert story.history.memory[run] == {"/goal": "x"}
+    assert story.history.latest(target) == memory.version("x")
+    story.tell(e.ChangesSeen(body, (Change(target, memory.version("x"), ABSENT),)), run)
+    assert story.history.memory[run] == {}
+    assert story.history.latest(Target("memory", "/none", run)) == ABSENT
+
+
+def test_approvals_are_answered_and_used_once() -> None:
+    story = Story()
+    run = story.run()
+    asked = e.ApprovalAsked("wire", e.Effect.IRREVERSIBLE, "b3:1", 10**18)
+    yes, no = story.tell(asked, run).id, story.tell(asked, run).id
+    story.tell(e.ApprovalAnswered(yes, granted=True, actor="me"), run)
+    story.tell(e.ApprovalAnswered(no, granted=False, why="too much"), run)
+    story.tell(e.ApprovalUsed(yes), run)
+    approvals = story.history.approvals
+    assert (approvals[yes].life, approvals[yes].actor) == (Life.USED, "me")
+    assert (approvals[no].life, approvals[no].why) == (Life.DENIED, "too much")
+    story.tell(e.ApprovalUsed(yes), run)
+    story.tell(e.ApprovalUsed(no), run)
+    story.tell(e.ApprovalUsed("p99"), run)
+    assert len(story.history.breaches) == 3
+    story.tell(e.ActionRefused("wire", e.Effect.IRREVERSIBLE, "denied"), run)
+    assert len(story.history.breaches) == 3
+
+
+def test_a_run_is_handed_over_taken_and_returned() -> None:
+    story = Story()
+    run = story.run()
+    life_of: list[tuple[e.Event, Life]] = [
+        (e.RunHandedOver("help"), Life.HANDED_OVER),
+        (e.RunTaken("me"), Life.HANDED_OVER),
+        (e.RunReturned("me", "done"), Life.INTERRUPTED),
+        (e.RunResumed(), Life.OPEN),
+        (e.RunEnded(e.Outcome.DONE), Life.DONE),
+    ]
+    for event, life in life_of:
+        story.tell(event, run)
+        assert story.history.runs[run].life is life
+    assert story.history.open_runs() == []
+
+
+def test_a_humans_word_on_a_call_in_doubt() -> None:
+    story = Story()
+    run = story.run()
+    id = story.act({"f": "1"}, run, in_doubt=True)
+    story.tell(e.ActionTold(id, happened=False), run)
+    assert story.history.live(id) == []
+    other = story.act({"g": "1"}, run, in_doubt=True)
+    story.tell(e.ActionTold(other, happened=True, changes=()), run)
+    assert len(story.history.live(other)) == 1
+    story.tell(e.ActionTold("a99", happened=True), run)
+    assert len(story.history.breaches) == 1
+
+
+def test_progress_of_a_rollback_is_kept_until_it_ends() -> None:
+    story = Story()
+    item = e.Item(Target("calls", "x"), e.Did.COMPENSATED, verified=True)
+    undo = story.tell(e.RollbackBegan(UNDO, ())).id
+    story.tell(e.RollbackProgressed(undo, item))
+    assert story.history.progress[undo] == {item.target: item}
+    story.tell(e.RollbackEnded(undo, (item,)))
+    assert undo not in story.history.progress
+    story.tell(e.RollbackProgressed(undo, item))
+    assert len(story.history.breaches) == 1

@@ -1,0 +1,106 @@
+"""What can be kept, what of it may be seen, and the keys that are made of it."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from takeback.core import keys
+from takeback.core.redact import HIDDEN
+from takeback.core.values import SHOWN_BYTES, plain, shortened, view
+from takeback.errors import UsageError
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(json_values)
+def test_json_is_kept_as_it_is(value: Any) -> None:
+    assert plain(value) == value
+    assert msgspec.json.decode(msgspec.json.encode(plain(value))) == value
+
+
+@dataclass
+class Meeting:
+    room: str
+    when: datetime.date
+
+
+class Point(msgspec.Struct):
+    x: int
+
+
+def test_what_has_a_plain_form_is_kept_in_it() -> None:
+    assert plain(Meeting("blue", datetime.date(2026, 1, 2))) == {"room": "blue", "when": "2026-01-02"}
+    assert plain((Point(1), pathlib.PurePosixPath("a/b"))) == [{"x": 1}, "a/b"]
+
+
+@pytest.mark.parametrize(
+    "value, said",
+    [
+        ({"a": [object()]}, r"the value\['a'\]\[0\] is a object, which cannot be kept"),
+        ({1: 2}, "has the key 1; keys are strings"),
+        (float("nan"), "the value is nan"),
+        (2**64, "more than 64 bits"),
+    ],
+)
+def test_what_cannot_be_kept_is_named(value: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        plain(value)
+
+
+def test_a_view_has_no_secrets() -> None:
+    secret = "ghp_" + "a1" * 18
+    value = {
+        "url": f"https://x?token={secret}",
+        "api_key": "hunter2",
+        "n": 3,
+        "list": [secret, None],
+        "key": "k",
+    }
+    seen = view(value)
+    assert secret not in str(seen) and seen["api_key"] == HIDDEN
+    assert (seen["n"], seen["key"], seen["list"][1]) == (3, "k", None)
+
+
+def test_a_view_is_short() -> None:
+    assert shortened([1, 2]) == [1, 2]
+    long = shortened("x" * (SHOWN_BYTES + 1))
+    assert len(long) < 300 and long.endswith(f"({SHOWN_BYTES + 3:,} bytes)")
+
+
+@given(json_values, json_values)
+def test_volatile_fields_are_no_part_of_the_intent(one: Any, other: Any) -> None:
+    def key(value: Any) -> str:
+        return keys.action_key(
+            "step", 1, "tool", {"what": "x", "request_id": value, "in": [{"at": value}]}, ("request_id", "at")
+        )
+
+    assert key(one) == key(other)
+
+
+def test_keys_tell_calls_apart() -> None:
+    made = {
+        keys.action_key("s", 1, "tool", {"a": 1}),
+        keys.action_key("s", 2, "tool", {"a": 1}),
+        keys.action_key("t", 1, "tool", {"a": 1}),
+        keys.action_key("s", 1, "other", {"a": 1}),
+        keys.action_key("s", 1, "tool", {"a": 2}),
+        keys.call_key("r", "k", 1),
+        keys.call_key("r", "k", 2),
+    }
+    assert len(made) == 7 and all(len(key) == 32 for key in made)
