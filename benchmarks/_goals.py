@@ -31,6 +31,7 @@ GOALS = (
     Goal("first snapshot", 2500, {GIT: 5, RESTIC: 3}),
     Goal("store after compaction", None, {RESTIC: 1}, unit="MB"),
     Goal("full hash verify", 600),
+    Goal("verify --deep, store too", None),
     Goal("torture tree", 0, unit="differences"),
 )
 

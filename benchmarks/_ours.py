@@ -39,6 +39,10 @@ class Ours:
         report = self.tb.undo()
         assert report.verdict == "clean", report
 
+    def verify_tree(self) -> None:
+        """Read and hash every file, and compare it with what is recorded."""
+        assert not self.tb.files.audit()
+
     def verify(self) -> None:
         """Read and hash everything, in the tree and in the store."""
         assert not self.tb.verify(deep=True)

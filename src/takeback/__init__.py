@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from takeback.engine.actions import action, current_call
     from takeback.engine.diff import Diff
     from takeback.engine.report import RollbackReport
-    from takeback.engine.runs import Run, Step
+    from takeback.engine.runs import Run
+    from takeback.engine.steps import Step
     from takeback.opening import open_workspace as open  # noqa: A004  takeback.open is the name
     from takeback.resources.calls.resource import Call
     from takeback.workflows.steps import Workflow, workflow
@@ -37,7 +38,7 @@ else:
         "open": "opening:open_workspace",
         "Call": "resources.calls.resource:Call",
         "Run": "engine.runs:Run",
-        "Step": "engine.runs:Step",
+        "Step": "engine.steps:Step",
         "action": "engine.actions:action",
         "current_call": "engine.actions:current_call",
         "Checkpoint": "core.subjects:Checkpoint",

@@ -22,7 +22,7 @@ from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
 from takeback.ports import Journal, Progress, Resource, silent
 from takeback.resources.calls.resource import Calls as CallsResource
-from takeback.resources.files import tree as trees
+from takeback.resources.files import deltas
 from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.resource import Files, file_text, tree_of
@@ -85,7 +85,7 @@ class Assembly:
         """What held when a running action began; it may be writing the file now."""
         for mark in getattr(action.began, "marks", ()):
             if mark.resource == "files":
-                found = trees.lookup(tree_of(mark.state), os.fsencode(config.FILE), self.store.get)
+                found = deltas.lookup(tree_of(mark.state), os.fsencode(config.FILE), self.store.get)
                 text = file_text(StoredContents(self.store), version_of(found))
                 return (
                     config.parse_config(text.decode(), self.root / config.FILE) if text else config.Config()

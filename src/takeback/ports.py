@@ -132,6 +132,9 @@ class Contents(Protocol):
     def put(self, fd: int, size: int) -> bytes:
         """Keep the first `size` bytes of an open file and return the name of this content."""
 
+    def name(self, fd: int, size: int) -> bytes:
+        """The name that `put` would return. Nothing is kept."""
+
     def put_many(
         self, files: Iterable[tuple[bytes, int]], root_fd: int
     ) -> Iterator[tuple[bytes, bytes, FileId]]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from takeback.core.redact import HIDDEN, redact
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from takeback.core.redact import _AFTER, _PATTERNS, _SUSPICIOUS, HIDDEN, redact
 
 # Joined here so that no scanner takes a test for a leak.
 SECRETS = [
@@ -51,3 +55,10 @@ def test_what_a_name_announces(text: str, shown: str) -> None:
 )
 def test_ordinary_commands_stay_readable(text: str) -> None:
     assert redact(text) == text
+
+
+@pytest.mark.parametrize("pattern", [*_PATTERNS, *_AFTER], ids=lambda pattern: pattern.pattern[:30])
+@given(data=st.data())
+def test_what_a_pattern_finds_is_never_passed_over(pattern: re.Pattern[str], data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(pattern))
+    assert _SUSPICIOUS.search(text)

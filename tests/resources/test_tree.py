@@ -10,9 +10,11 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from takeback.errors import CorruptionError
+from takeback.errors import CorruptionError, FormatTooNew
+from takeback.resources.files import deltas
 from takeback.resources.files import tree as trees
-from takeback.resources.files.entry import FIFO, FILE, FOLDER, LINK, Entry, entry_of, join, version_of
+from takeback.resources.files.deltas import Deltas
+from takeback.resources.files.entry import FIFO, FILE, FOLDER, LINK, Entry, entry_of, join, split, version_of
 from takeback.resources.files.tree import Folder, Row
 
 Model = dict[bytes, Entry]
@@ -68,6 +70,13 @@ def flat(root: Folder) -> Model:
     return found
 
 
+class Whole:
+    """A file's content is one blob."""
+
+    def blobs(self, content: bytes, size: int) -> list[bytes]:
+        return [content]
+
+
 # Any tree
 
 NAMES = st.binary(min_size=1, max_size=3).filter(lambda name: b"/" not in name and b"\0" not in name)
@@ -114,10 +123,10 @@ def test_what_is_stored_is_what_is_loaded(model: Model) -> None:
     loaded = trees.load(name, shelf.get)
     assert flat(loaded) == model
     for path, entry in model.items():
-        found = trees.lookup(name, path, shelf.get)
+        found = deltas.lookup(name, path, shelf.get)
         assert found is not None
         assert trees.same(found, entry) and (entry.kind == FOLDER or found == entry)
-    assert trees.lookup(name, b"no/such/path", shelf.get) is None
+    assert deltas.lookup(name, b"no/such/path", shelf.get) is None
     # Storing it again gives the same name and stores nothing.
     shelf.new.clear()
     assert trees.store(loaded, shelf.put) == trees.store(build(model), shelf.put) == name
@@ -128,7 +137,7 @@ def test_what_is_stored_is_what_is_loaded(model: Model) -> None:
 def test_a_diff_is_every_path_that_differs_and_no_other(before: Model, after: Model) -> None:
     shelf = Shelf()
     start, end = (trees.store(build(model), shelf.put) for model in (before, after))
-    told = {path: (old, new) for path, old, new in trees.diff(start, end, shelf.get)}
+    told = {path: (old, new) for path, old, new in deltas.diff(start, end, shelf.get)}
     expected = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
     assert told.keys() == expected
     for path, (old, new) in told.items():
@@ -143,17 +152,10 @@ def test_an_entry_survives_the_journal(entry: Entry) -> None:
 
 
 def test_every_blob_of_a_tree_is_reached() -> None:
-    class Whole:
-        """A file's content is one blob."""
-
-        def blobs(self, content: bytes, size: int) -> list[bytes]:
-            return [content]
-
     shelf = Shelf()
     model = {b"": folder(), b"d": folder(), **{b"d/%d" % n: file(b"%032d" % n) for n in range(900)}}
     name = trees.store(build(model), shelf.put)
-    live: set[bytes] = set()
-    trees.reach(name, shelf.get, Whole(), live)  # type: ignore[arg-type]
+    live = deltas.reach([name], shelf.get, Whole())  # type: ignore[arg-type]
     assert live == shelf.held.keys() | {b"%032d" % n for n in range(900)}
 
 
@@ -184,7 +186,7 @@ def test_one_change_in_a_huge_folder_costs_one_piece(what: str) -> None:
     # One piece, the list of pieces, the root, the top. A name that is itself a cut joins or parts two pieces.
     assert len(shelf.new) <= 5
     assert sum(map(len, shelf.new)) < whole / 20
-    differing = [path for path, _, _ in trees.diff(before, after, shelf.get)]
+    differing = [path for path, _, _ in deltas.diff(before, after, shelf.get)]
     assert len(differing) == 1
 
 
@@ -200,3 +202,97 @@ def test_a_damaged_node_is_named(data: bytes) -> None:
     shelf = Shelf()
     with pytest.raises(CorruptionError, match="b3:"):
         trees.read_node(shelf.put(data), shelf.get)
+
+
+# States as deltas
+
+
+def touched(before: Model, after: Model) -> dict[bytes, Entry | None]:
+    return {path: before.get(path) for path in before.keys() | after.keys()}
+
+
+def steps(models: list[Model], shelf: Shelf) -> list[bytes]:
+    """The names of these trees, each stored as it followed the one before."""
+    states, last = Deltas(), models[0]
+    names = []
+    for model in models:
+        names.append(states.store(build(model), touched(last, model), shelf.put))
+        last = model
+    return names
+
+
+@given(st.lists(models(), min_size=2, max_size=6), st.sampled_from([0, 10, 100]))
+def test_a_state_is_the_same_tree_whether_stored_whole_or_not(some: list[Model], most: int) -> None:
+    shelf = Shelf()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deltas, "ENTRIES_MAX", most)
+        names = steps(some, shelf)
+    for name, model in zip(names, some, strict=True):
+        for path in {path for other in some for path in other}:
+            assert trees.same(deltas.lookup(name, path, shelf.get), model.get(path))
+            inside = {split(below)[1] for below in model if below and split(below)[0] == path}
+            assert deltas.State(name, shelf.get).folder(path).keys() == inside
+    for start, before in zip(names, some, strict=True):
+        for end, after in zip(names, some, strict=True):
+            told = {path: (old, new) for path, old, new in deltas.diff(start, end, shelf.get)}
+            assert told.keys() == {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
+            for path, (old, new) in told.items():
+                assert trees.same(old, before.get(path)) and trees.same(new, after.get(path))
+
+
+@given(st.lists(models(), min_size=2, max_size=5), st.sampled_from([0, 10, 100]), st.data())
+def test_what_some_states_need_is_kept_and_no_other_content(
+    some: list[Model], most: int, data: st.DataObject
+) -> None:
+    shelf = Shelf()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deltas, "ENTRIES_MAX", most)
+        names = steps(some, shelf)
+    kept = data.draw(st.lists(st.sampled_from(range(len(some))), min_size=1, unique=True))
+    live = deltas.reach([names[n] for n in kept], shelf.get, Whole())  # type: ignore[arg-type]
+    contents = {entry.content for n in kept for entry in some[n].values() if entry.kind == FILE}
+    assert contents <= live
+    assert live - contents <= shelf.held.keys()
+    # With nothing else on the shelf, each of them is still whole.
+    left = Shelf()
+    left.held = {name: shelf.held[name] for name in live & shelf.held.keys()}
+    for n in kept:
+        for path in {path for other in some for path in other}:
+            assert trees.same(deltas.lookup(names[n], path, left.get), some[n].get(path))
+        for m in kept:
+            list(deltas.diff(names[n], names[m], left.get))
+
+
+def test_a_tree_that_comes_back_has_its_name_again() -> None:
+    shelf = Shelf()
+    first, second = numbered(100), numbered(100) | {b"big/file-000007": file(b"y" * 32)}
+    names = steps([first, second, first, second], shelf)
+    assert names[0] == names[2] != names[1] == names[3]
+    # The second one cost a few bytes, and no node.
+    assert len(shelf.new[-1]) < 200
+
+
+def test_many_small_changes_are_folded_into_a_whole_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deltas, "ENTRIES_MAX", 50)
+    shelf, model, some = Shelf(), numbered(100), []
+    for n in range(40):
+        model = model | {b"big/file-%06d" % n: file(b"%032d" % n)}
+        some.append(model)
+    names = steps(some, shelf)
+    sizes = [len(deltas.State(name, shelf.get).changed) for name in names]
+    assert max(sizes) < 10 and sizes.count(0) == 4
+    assert flat(trees.load(names[len(sizes) - 1 - sizes[::-1].index(0)], shelf.get)).keys() == model.keys()
+
+
+@pytest.mark.parametrize("data", [b"\x93\x02", b"\x93\x02\xc0\x80", b"\x92\x02\xc4\x00"])
+def test_a_damaged_delta_is_named(data: bytes) -> None:
+    shelf = Shelf()
+    with pytest.raises(CorruptionError, match="b3:"):
+        deltas.State(shelf.put(data), shelf.get)
+
+
+def test_a_kind_of_node_from_the_future_is_refused() -> None:
+    shelf = Shelf()
+    for read in (trees.read_node, deltas.State):
+        with pytest.raises(FormatTooNew, match="kind 3"):
+            read(shelf.put(b"\x92\x03\x90"), shelf.get)

@@ -256,12 +256,14 @@ class ActionSettled(_Base, frozen=True, tag="action-settled"):
 
 
 class ActionTold(_Base, frozen=True, tag="action-told"):
-    """A human's word on an action of which nobody else could tell whether it happened."""
+    """A later word on an action of which nobody could tell whether it happened: a human's, or its check's."""
 
     action: str
     happened: bool
     changes: tuple[Change, ...] = ()
     actor: str = ""
+    result: Any = None
+    full: str = ""
 
 
 class CheckpointTaken(_Base, frozen=True, tag="checkpoint-taken"):

@@ -149,6 +149,10 @@ class History:
         """Whether an action was taken back as a whole, also where it had changed nothing."""
         return action in self._undone and not self.live(action)
 
+    def is_half_undone(self, action: str) -> bool:
+        """Whether it was to be taken back, and could not be, or not for certain."""
+        return action in self._undone and bool(self.live(action))
+
     def open_actions(self, life: Life = Life.OPEN) -> list[Action]:
         """Actions without a recorded end; or those whose processes outlived their command."""
         return [action for action in self._unended.values() if action.life is life]
@@ -247,6 +251,7 @@ class History:
             return self._breach(record, f"there is no action {event.action}")
         if not event.happened:
             self._never.add(action.id)
+        action.result, action.full = event.result, event.full
         self._add(record, action, event.changes)
 
     def _changes_seen(self, record: Record, event: e.ChangesSeen) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import random
 import time
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import msgspec
@@ -20,14 +20,17 @@ from takeback.core.subjects import Action, Run
 from takeback.core.values import plain
 from takeback.engine import actions
 from takeback.engine.actions import Function, declared
-from takeback.engine.calls import Calls, Seen, change_of, in_doubt
+from takeback.engine.at_work import AtWork, wholly
+from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, standing, told
 from takeback.engine.gate import Gate
 from takeback.engine.ground import name_in_rules
 from takeback.engine.life import Heartbeat
 from takeback.engine.tracker import Tracker
-from takeback.errors import HandedOver, UsageError
+from takeback.errors import HandedOver, InvariantBroken, RefusedError, UsageError
 from takeback.resources.calls.resource import Call
 
+FINAL = (InvariantBroken, HandedOver, RefusedError)
+"""Never tried again, whatever a function declares as transient."""
 PAUSE_S = 0.1
 PAUSE_MAX_S = 30.0
 
@@ -65,7 +68,7 @@ class Caller:
         run: Run,
         parts: Parts,
         place: str,
-        position: int,
+        nth: Callable[[str], int],
         key: str,
         parent: str,
         step: str,
@@ -73,6 +76,7 @@ class Caller:
         retries: int,
         replayed: bool,
         beat: Heartbeat,
+        at_work: AtWork,
     ) -> None:
         self._function = function
         self._declared = declared(function)
@@ -82,7 +86,7 @@ class Caller:
         self._calls = parts.calls
         self._gate = parts.gate
         self._place = place
-        self._position = position
+        self._nth = nth
         self._key = key
         self._parent = parent
         self._step = step
@@ -90,12 +94,14 @@ class Caller:
         self._retries = self._declared.retries or retries
         self._replayed = replayed
         self._beat = beat
+        self._at_work = at_work
 
     def make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = self._given(args, kwargs)
         if inspect.iscoroutinefunction(self._function):
             return self._make_async(given, args, kwargs)
-        return self._make(given, lambda: self._function(*args, **kwargs))
+        with self._at_work.on(given.key):
+            return self._make(given, lambda: self._function(*args, **kwargs))
 
     # The two ways of making it: with threads and with a loop
 
@@ -117,21 +123,28 @@ class Caller:
             left -= 1
 
     async def _make_async(self, given: Given, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if earlier := self._completed(given):
-            return self._calls.result(earlier)
-        call, id = await asyncio.to_thread(self._begin, given)
-        left = self._retries
-        while True:
-            try:
-                with _Calling(call, id):
-                    result = await self._function(*args, **kwargs)
-            except BaseException as error:  # noqa: BLE001  as above
-                if found := await asyncio.to_thread(self._after_error, id, error, left):
-                    return found.result
-            else:
-                return await asyncio.to_thread(self._end, id, given, result)
-            await asyncio.sleep(self._pause_s(left))
-            left -= 1
+        async with self._at_work.on_async(given.key):
+            if earlier := self._completed(given):
+                return self._calls.result(earlier)
+            (call, id), cancelled = await wholly(lambda: self._begin(given))
+            if cancelled:
+                why = "it was cancelled before it was made"
+                await wholly(lambda: self._close(id, None, e.Outcome.STOPPED, why, happened=False))
+                raise cancelled
+            left = self._retries
+            while True:
+                try:
+                    with _Calling(call, id):
+                        result = await self._function(*args, **kwargs)
+                except BaseException as error:  # noqa: BLE001  as above
+                    found, cancelled = await wholly(partial(self._after_error, id, error, left))
+                    if found:
+                        return _unless(cancelled, found.result)
+                else:
+                    ended, cancelled = await wholly(partial(self._end, id, given, result))
+                    return _unless(cancelled, ended)
+                await asyncio.sleep(self._pause_s(left))
+                left -= 1
 
     # Before
 
@@ -144,8 +157,11 @@ class Caller:
         bound = self._bound(kept)
         if self._key:
             return Given(kept, self._key, bound)
-        volatile = self._declared.volatile
-        return Given(kept, keys.action_key(self._place, self._position, name, bound, volatile), bound)
+        # Its place among those of the same intent: threads and tasks may come in another order the next time.
+        key = partial(
+            keys.action_key, self._place, name=name, arguments=bound, volatile=self._declared.volatile
+        )
+        return Given(kept, key(position=self._nth(key(position=0))), bound)
 
     def _bound(self, kept: dict[str, Any]) -> Any:
         """Arguments by their names, so that the volatile ones are known however they were passed."""
@@ -160,17 +176,22 @@ class Caller:
         history = self._ledger.refresh()
         for id in reversed(self._run.keys.get(given.key, [])):
             action = history.actions[id]
-            if history.is_undone(id):
-                return None
-            if in_doubt(history, action):
+            if action.name != self._declared.name:
+                raise UsageError(
+                    f"the key {given.key!r} is that of {action.name} ({id}); {self._declared.name} was not called",
+                    hint="a key names one action of its run",
+                )
+            if in_doubt(history, action) and not self._cleared_up(action):
                 raise HandedOver(
-                    f"nobody can tell whether {action.name} ({id}) happened before the crash: {action.why}",
+                    f"nobody can tell whether {action.name} ({id}) happened: {action.why}",
                     hint=f"look, then `takeback handover return {self._run.id} --happened {id}` (or --never)",
                 )
-            # Also one that raised, or was cut short, where the other system has it all the same.
-            if action.life is Life.DONE or any(
-                entry.target.resource == "calls" for entry in history.live(id)
-            ):
+            # Also one that raised, was cut short, or could not be taken back: the other system has it.
+            if standing(history, action):
+                return action
+            if is_gone(history, action):
+                break
+            if action.life is Life.DONE:
                 return action
         if self._replayed:
             raise UsageError(
@@ -178,6 +199,19 @@ class Caller:
                 hint="a changed plan is another run: give it another key",
             )
         return None
+
+    def _cleared_up(self, action: Action) -> bool:
+        """Ask the check of a call in doubt once more: it may be able to tell by now."""
+        seen = self._calls.look_at(action)
+        if seen.in_doubt:
+            return False
+        kept, changes = (
+            self._calls.keep(seen.result),
+            told(self._ledger.history, action, happened=seen.happened),
+        )
+        word = e.ActionTold(action.id, seen.happened, changes, "check", kept.view, kept.full)
+        self._ledger.append([word], self._run.id)
+        return True
 
     def _begin(self, given: Given) -> tuple[Call, str]:
         run, named = self._run, self._declared
@@ -195,7 +229,7 @@ class Caller:
             named=given.named,
         )
         history = self._ledger.history
-        attempts = [id for id in run.keys.get(given.key, []) if history.is_undone(id)]
+        attempts = [id for id in run.keys.get(given.key, []) if is_gone(history, history.actions[id])]
         identity = run.began.key or f"{self._tracker.name}:{run.id}"
         key = keys.call_key(f"{identity}:{run.began.generation}", given.key, 1 + len(attempts))
         call = Call(named.name, given.plain["args"], given.plain["kwargs"], key)
@@ -235,7 +269,7 @@ class Caller:
 
     def _after_error(self, id: str, error: BaseException, left: int) -> Seen | None:
         """Judge a call that raised: None is to try again; what the world has after all is its result."""
-        transient = isinstance(error, self._declared.retry_on) and isinstance(error, Exception)
+        transient = isinstance(error, self._declared.retry_on) and not isinstance(error, FINAL)
         action = self._ledger.history.actions.get(id)
         seen = self._calls.look_at(action) if action else Seen(False)
         if transient and left and not seen.in_doubt:
@@ -293,9 +327,15 @@ class Caller:
         return min(PAUSE_MAX_S, pause_s) * random.uniform(0.5, 1.5)
 
 
-@functools.lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)
 def _signature(function: Function) -> inspect.Signature:
     return inspect.signature(function)
+
+
+def _unless(cancelled: asyncio.CancelledError | None, result: Any) -> Any:
+    if cancelled:
+        raise cancelled
+    return result
 
 
 class _Calling:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from takeback.core import events as e
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.history import History
-from takeback.core.subjects import Action
+from takeback.core.subjects import Action, Run
 from takeback.core.values import plain
 from takeback.engine.vault import Kept, Vault
 from takeback.errors import TakebackError
@@ -59,7 +60,7 @@ class Calls:
         """Whether an action without a good end happened, by the word of its check."""
         began = action.began
         assert isinstance(began, e.ActionBegan)
-        if began.effect not in OUTSIDE:
+        if not is_outside(action):
             return Seen(False, why="what it changed is with the action around it")
         known = self.known(action)
         if not known.check:
@@ -77,28 +78,65 @@ def change_of(action: Action, *, in_doubt: bool = False) -> tuple[Change, ...]:
     """The change that a call to another system is."""
     began = action.began
     assert isinstance(began, e.ActionBegan)
-    if began.effect not in OUTSIDE:
+    if not is_outside(action):
         return ()
     data = {"action": action.id, "in_doubt": True} if in_doubt else {"action": action.id}
     target = Target(RESOURCE, f"{action.name} {began.call_key[:12]}")
     return (Change(target, ABSENT, Version(f"call:{began.call_key}", data=data)),)
 
 
+def is_outside(action: Action) -> bool:
+    """Whether what it does is in another system."""
+    return isinstance(action.began, e.ActionBegan) and action.began.effect in OUTSIDE
+
+
+def standing(history: History, action: Action) -> Change | None:
+    """What the other system has of this call, as far as is recorded: also where an undo had to leave it."""
+    for entry in action.made:
+        if entry.target.resource == RESOURCE and (there := history.latest(entry.target)):
+            return Change(entry.target, ABSENT, there)
+    return None
+
+
+def left_standing(history: History, actions: Iterable[str]) -> list[Change]:
+    """What other systems have of these calls."""
+    found = (standing(history, history.actions[id]) for id in actions)
+    return [change for change in found if change]
+
+
+def is_gone(history: History, action: Action) -> bool:
+    """Whether it was taken back: asked for again it is made again, as another one."""
+    made = any(entry.target.resource == RESOURCE for entry in history.live(action.id))
+    return history.is_undone(action.id) or (made and standing(history, action) is None)
+
+
+def is_taken_back(history: History, run: Run) -> bool:
+    """Whether nothing is left of what a run did."""
+    done = [history.actions[id] for id in run.actions if history.actions[id].is_tool]
+    return bool(done) and all(history.is_undone(a.id) and not standing(history, a) for a in done)
+
+
+def undone_since(history: History, run: Run) -> list[str]:
+    """Actions of a run that were taken back after it had ended; not those that it took back itself, to replan."""
+    later = [a.began for a in history.actions.values() if a.is_rollback and a.began_us >= run.ended_us]
+    named = {id for began in later if isinstance(began, e.RollbackBegan) for id in began.of}
+    return [id for id in run.actions if id in named and history.is_undone(id)]
+
+
 def in_doubt(history: History, action: Action) -> bool:
     """Whether nobody knows if this call happened."""
-    return any(
-        _is_doubtful(history.timeline(entry.target)[-1].change.after) for entry in history.live(action.id)
-    )
+    stands = standing(history, action)
+    return stands is not None and is_doubtful(stands.after)
 
 
-def cleared(history: History, action: Action) -> tuple[Change, ...]:
-    """What makes a call in doubt one that happened for certain."""
-    doubtful = [entry.change for entry in history.live(action.id) if _is_doubtful(entry.change.after)]
-    return tuple(
-        Change(change.target, change.after, Version(change.after.id, data={"action": action.id}))
-        for change in doubtful
-    )
+def told(history: History, action: Action, *, happened: bool) -> tuple[Change, ...]:
+    """What makes a call in doubt one that happened for certain, or never."""
+    stands = standing(history, action)
+    if stands is None:
+        return ()
+    certain = Version(stands.after.id, data={"action": action.id}) if happened else ABSENT
+    return (Change(stands.target, stands.after, certain),)
 
 
-def _is_doubtful(version: Version) -> bool:
+def is_doubtful(version: Version) -> bool:
     return isinstance(version.data, dict) and bool(version.data.get("in_doubt"))

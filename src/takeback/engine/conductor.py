@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from takeback.core import events as e
@@ -11,8 +11,9 @@ from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict
 from takeback.core.subjects import Approval
 from takeback.core.subjects import Run as Recorded
+from takeback.core.values import plain
 from takeback.engine import gate
-from takeback.engine.calls import Calls, cleared, in_doubt
+from takeback.engine.calls import Calls, in_doubt, told
 from takeback.engine.gate import Approve, Gate, Judge
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.runs import Options, Parts, Run
@@ -102,24 +103,34 @@ class Conductor:
         return run
 
     def give_back(
-        self, id: str, actor: str, note: str = "", happened: Sequence[str] = (), never: Sequence[str] = ()
+        self,
+        id: str,
+        actor: str,
+        note: str = "",
+        happened: Sequence[str] | Mapping[str, Any] = (),
+        never: Sequence[str] = (),
     ) -> Recorded:
-        """Give a run back, with the human's word on what nobody else could tell."""
+        """Give a run back, with the human's word on what nobody else could tell.
+
+        `happened` names calls, or maps each to what it gave, for the run to go on with.
+        """
+        results = happened if isinstance(happened, Mapping) else dict.fromkeys(happened)
         with self._tracker.lock.held():
             run = self._handed_over(id)
-            told: list[e.Event] = []
-            for action_id, did in [*((a, True) for a in happened), *((a, False) for a in never)]:
-                told.append(self._told(run, action_id, actor, did=did))
+            words: list[e.Event] = []
+            words += [self._told(run, action, actor, result, did=True) for action, result in results.items()]
+            words += [self._told(run, action, actor, None, did=False) for action in never]
             self._tracker.observe()  # what the human changed is theirs
-            self._ledger.append([*told, e.RunReturned(actor, note)], run.id)
+            self._ledger.append([*words, e.RunReturned(actor, note)], run.id)
         return run
 
-    def _told(self, run: Recorded, id: str, actor: str, *, did: bool) -> e.Event:
+    def _told(self, run: Recorded, id: str, actor: str, result: Any, *, did: bool) -> e.Event:
         history = self._ledger.history
         action = history.actions.get(id)
         if action is None or id not in run.actions or not in_doubt(history, action):
             raise UsageError(f"{id} is no call of {run.id} that is in doubt; nothing was changed")
-        return e.ActionTold(id, did, cleared(history, action) if did else (), actor)
+        kept = self._calls.keep(plain(result, f"the result of {id}"))
+        return e.ActionTold(id, did, told(history, action, happened=did), actor, kept.view, kept.full)
 
     def _handed_over(self, id: str) -> Recorded:
         run = self._known(self._ledger.refresh(), id)

@@ -5,6 +5,7 @@ An approval is bound to the digest of exactly what is to be done, holds once, an
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -57,10 +58,14 @@ class Gate:
         self._autopilot = autopilot
         self._approve = approve
         self._wait_s = wait_s
+        self._claimed: set[str] = set()
+        self._claiming = threading.Lock()
 
     def rule(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
-        """What holds for an action: the user's rules; and on autopilot nobody can be asked."""
+        """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask."""
         ruling = self._judge(name, effect, arguments)
+        if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow":
+            return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
         if ruling.do == "ask" and self._autopilot:
             why = f"{ruling.why}, and on autopilot nobody can be asked"
             return Ruling("deny", ruling.rule, why, ruling.how)
@@ -78,7 +83,9 @@ class Gate:
             return []
         if ruling.do == "deny":
             self.refuse(run, name, effect, arguments, ruling)
-        approval = self.ask(run, name, effect, arguments, ruling.why)
+        with self._claiming:  # it holds once: another thread with the same payload asks its own question
+            approval = self.ask(run, name, effect, arguments, ruling.why)
+            self._claimed.add(approval.id)
         if self._approve is not None and approval.life is Life.OPEN:
             granted = bool(self._approve(approval))
             self._ledger.append([e.ApprovalAnswered(approval.id, granted, "callback")], run)
@@ -105,7 +112,8 @@ class Gate:
         """The question about exactly this payload, asked now unless it has been asked already."""
         payload = payload_of(name, arguments)
         for approval in reversed(self._ledger.refresh().approvals.values()):
-            if approval.run == run and approval.asked.payload == payload and self._holds(approval):
+            same = approval.run == run and approval.asked.payload == payload
+            if same and self._holds(approval) and approval.id not in self._claimed:
                 return approval
         expires_us = self._clock.now_us() + int(self._wait_s * 1e6)
         asked = e.ApprovalAsked(name, effect, payload, expires_us, shortened(view(arguments)), why)

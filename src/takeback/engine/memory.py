@@ -59,94 +59,126 @@ class Memory:
             self._write(made)
 
 
-class Place(MutableMapping[str, Any]):
-    """A dictionary in the memory. The outermost one is `run.memory`."""
+class Handle:
+    """Something in the memory that looks like the plain value that it stands for."""
+
+    def plain(self) -> Any:
+        """The value of this moment."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.plain())
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.plain() == _bare(other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self.plain())
+
+
+class Place(Handle, MutableMapping[str, Any]):
+    """A dictionary in the memory, each key of which is a target. The outermost one is `run.memory`."""
 
     def __init__(self, memory: Memory, path: str = "") -> None:
         self._memory = memory
         self._path = path
 
+    def plain(self) -> Any:
+        return self._memory.value(self._path)
+
     def __getitem__(self, key: str) -> Any:
+        path = self._path + _pointer(key)
         try:
-            return _handle(self._memory, self._at(key))
+            value = self._memory.value(path)
         except KeyError:
             raise KeyError(key) from None
+        if isinstance(value, dict):
+            return Place(self._memory, path)
+        return _inside(Cell(lambda: self._memory.value(path), lambda new: self._memory.put(path, new)))
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._memory.put(self._at(key), _bare(value))
+        self._memory.put(self._path + _pointer(key), _bare(value))
 
     def __delitem__(self, key: str) -> None:
         try:
-            self._memory.drop(self._at(key))
+            self._memory.drop(self._path + _pointer(key))
         except KeyError:
             raise KeyError(key) from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._memory.value(self._path))
-
-    def __len__(self) -> int:
-        return len(self._memory.value(self._path))
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self._memory.value(self._path) == _bare(other))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(self._memory.value(self._path))
-
-    def _at(self, key: str) -> str:
-        if not isinstance(key, str):
-            raise TypeError(f"keys of the memory are strings, not {type(key).__name__}")
-        return self._path + pointer(key)
+        return iter(self.plain())
 
 
-class Items(MutableSequence[Any]):
-    """A list in the memory. It is one value: whatever changes in it is a change of the whole."""
+class Cell:
+    """A value that is read and written as a whole, as a list is, with everything in it."""
 
-    def __init__(self, memory: Memory, path: str) -> None:
-        self._memory = memory
-        self._path = path
+    def __init__(self, get: Callable[[], Any], put: Callable[[Any], None]) -> None:
+        self.get = get
+        self.put = put
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._memory.value(self._path)[index]
+    def inside(self, key: Any) -> Cell:
+        return Cell(
+            lambda: self.get()[key], lambda value: self.change(lambda whole: whole.__setitem__(key, value))
+        )
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        items = self._memory.value(self._path)
-        items[index] = value
-        self._memory.put(self._path, items)
+    def change(self, how: Callable[[Any], object]) -> None:
+        whole = self.get()
+        how(whole)
+        self.put(whole)
 
-    def __delitem__(self, index: Any) -> None:
-        items = self._memory.value(self._path)
-        del items[index]
-        self._memory.put(self._path, items)
+
+class Part(Handle):
+    """A list, or what is in one: whatever changes in it is a change of the whole."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    def plain(self) -> Any:
+        return self._cell.get()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.plain()[key] if isinstance(key, slice) else _inside(self._cell.inside(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._cell.change(lambda whole: whole.__setitem__(key, _bare(value)))
+
+    def __delitem__(self, key: Any) -> None:
+        self._cell.change(lambda whole: whole.__delitem__(key))
+
+
+class Items(Part, MutableSequence[Any]):
+    """A list."""
 
     def insert(self, index: int, value: Any) -> None:
-        items = self._memory.value(self._path)
-        items.insert(index, _bare(value))
-        self._memory.put(self._path, items)
-
-    def __len__(self) -> int:
-        return len(self._memory.value(self._path))
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self._memory.value(self._path) == _bare(other))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(self._memory.value(self._path))
+        self._cell.change(lambda whole: whole.insert(index, _bare(value)))
 
 
-def _handle(memory: Memory, path: str) -> Any:
-    value = memory.value(path)
+class Entries(Part, MutableMapping[str, Any]):
+    """A dictionary in a list."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.plain())
+
+
+def _pointer(key: str) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"keys of the memory are strings, not {type(key).__name__}")
+    return pointer(key)
+
+
+def _inside(cell: Cell) -> Any:
+    value = cell.get()
     if isinstance(value, dict):
-        return Place(memory, path)
-    return Items(memory, path) if isinstance(value, list) else value
+        return Entries(cell)
+    return Items(cell) if isinstance(value, list) else value
 
 
 def _bare(value: Any) -> Any:
-    """The plain value behind a handle."""
-    if isinstance(value, Place | Items):
-        return value._memory.value(value._path)
-    return value
+    """A value with plain ones in the place of handles."""
+    if isinstance(value, Handle):
+        return value.plain()
+    if isinstance(value, dict):
+        return {key: _bare(item) for key, item in value.items()}
+    return [_bare(item) for item in value] if isinstance(value, list | tuple) else value

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from takeback.core import events as e
+from takeback.core.change import Change
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
-from takeback.engine.calls import Calls, change_of
+from takeback.engine.calls import Calls, change_of, is_outside, is_taken_back
 from takeback.engine.tracker import Tracker, shared
 
 
@@ -21,8 +24,7 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
         if action.life is Life.BACKGROUND:
             _end_background(tracker, action)
         else:
-            is_call = not getattr(action.began, "marks", ())
-            notes.append(_settle_call(tracker, calls, action) if is_call else _settle_one(tracker, action))
+            notes.append(_settle_one(tracker, calls, action))
     for run in history.open_runs():
         running = any(history.actions[id].life in (Life.OPEN, Life.BACKGROUND) for id in run.actions)
         if not running and not _is_led(tracker, run):
@@ -30,21 +32,19 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
     return notes
 
 
+def end_taken_back(tracker: Tracker, actions: Iterable[str]) -> None:
+    """A run that waited to be continued, or for a human, is over when nothing is left of it."""
+    history = tracker.ledger.history
+    for id in sorted({history.actions[action].stream for action in actions}):
+        run = history.runs.get(id)
+        if run and run.life in (Life.INTERRUPTED, Life.HANDED_OVER) and is_taken_back(history, run):
+            tracker.ledger.append([e.RunEnded(e.Outcome.STOPPED, "it was taken back")], run.id)
+
+
 def _is_led(tracker: Tracker, run: Run) -> bool:
     """Whether the process that conducts the run still lives."""
     history = tracker.ledger.history
     return any(tracker.is_guarded(history.actions[id]) for id in reversed(run.actions))
-
-
-def _settle_call(tracker: Tracker, calls: Calls, action: Action) -> str:
-    """A call is judged by its check."""
-    seen = calls.look_at(action)
-    changes = change_of(action, in_doubt=seen.in_doubt) if seen.happened else ()
-    kept = calls.keep(seen.result)
-    happened = seen.happened and bool(changes)
-    settled = e.ActionSettled(action.id, happened, changes, (), seen.why, kept.view, kept.full)
-    tracker.ledger.append([settled], action.stream)
-    return f"{action.id} ({action.name}) was interrupted: {seen.why}"
 
 
 def _end_background(tracker: Tracker, action: Action) -> None:
@@ -57,13 +57,27 @@ def _end_background(tracker: Tracker, action: Action) -> None:
     tracker.ledger.append([ended, e.RunEnded(outcome)], action.stream)
 
 
-def _settle_one(tracker: Tracker, action: Action) -> str:
-    marks = tracker.marks()
-    others = [owner for owner in tracker.owners() if owner is not action]
-    changes = tracker.proved(action, shared(tracker.since_last(marks), others))
+def _settle_one(tracker: Tracker, calls: Calls, action: Action) -> str:
+    """What it changed here is found by looking, and what it did in another system by its check."""
+    changes: tuple[Change, ...] = ()
+    marks: tuple[e.Mark, ...] = ()
+    words = []
+    if getattr(action.began, "marks", ()):
+        marks = tracker.marks()
+        others = [owner for owner in tracker.owners() if owner is not action]
+        changes = tracker.proved(action, shared(tracker.since_last(marks), others))
+        unsure = sum(change.in_doubt for change in changes)
+        found = (
+            f"its process died; {len(changes) - unsure} changes are provably its own, {unsure} are in doubt"
+        )
+        words.append(found if changes or action.made else "nothing had changed")
+    seen = calls.look_at(action)
+    if seen.happened:
+        changes += change_of(action, in_doubt=seen.in_doubt)
+    if is_outside(action) or not words:
+        words.append(seen.why)
+    kept, why = calls.keep(seen.result), "; ".join(words)
     happened = bool(changes or action.made)
-    unsure = sum(change.in_doubt for change in changes)
-    why = f"its process died; {len(changes) - unsure} changes are provably its own, {unsure} are in doubt"
-    settled = e.ActionSettled(action.id, happened, changes, marks, why if happened else "nothing had changed")
+    settled = e.ActionSettled(action.id, happened, changes, marks, why, kept.view, kept.full)
     tracker.ledger.append([settled], action.stream)
-    return f"{action.id} ({action.name}) was interrupted: {settled.why}"
+    return f"{action.id} ({action.name}) was interrupted: {why}"

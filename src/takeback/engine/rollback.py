@@ -24,8 +24,9 @@ from takeback.core.lifecycle import Life
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.core.subjects import Action
-from takeback.engine.calls import Calls
-from takeback.engine.recovery import settle
+from takeback.engine import deeds
+from takeback.engine.calls import Calls, left_standing
+from takeback.engine.recovery import end_taken_back, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RunBusy, UsageError
@@ -40,15 +41,6 @@ SWAPPED = faults.crash_point("rollback-swapped")
 ENDED = faults.crash_point("rollback-ended")
 
 PROGRESSED = faults.crash_point("rollback-progressed")
-
-_DID = {
-    Do.ALREADY: e.Did.ALREADY,
-    Do.KEEP: e.Did.KEPT,
-    Do.LEAVE: e.Did.KEPT,
-    Do.MERGE: e.Did.MERGED,
-    Do.COMPENSATE: e.Did.COMPENSATED,
-    Do.CONFLICT: e.Did.CONFLICT,
-}
 
 
 class Rollbacks:
@@ -85,7 +77,11 @@ class Rollbacks:
             else:
                 chosen = select.last_action(history, wanted)
             self._refuse_open(chosen)
-            return self._take_back(chosen, e.RollbackKind.UNDO, on_conflict, preview=preview)
+            plan = self._plan(chosen, on_conflict, wanted)
+            report = self._decide(plan, e.RollbackKind.UNDO, preview=preview)
+            if not preview:
+                end_taken_back(self.tracker, chosen.actions)
+            return report
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""
@@ -93,7 +89,7 @@ class Rollbacks:
             if finished:
                 return finished
             chosen = select.last_rollback(self.ledger.history)
-            return self._take_back(chosen, e.RollbackKind.REDO, on_conflict, preview=preview)
+            return self._decide(self._plan(chosen, on_conflict), e.RollbackKind.REDO, preview=preview)
 
     def restore(
         self, checkpoint: str, *, wanted: Filter = any_target, preview: bool = False
@@ -187,14 +183,19 @@ class Rollbacks:
 
     # The plan
 
-    def _take_back(
-        self, chosen: Selection, kind: e.RollbackKind, on_conflict: OnConflict, *, preview: bool
-    ) -> RollbackReport:
-        return self._decide(self._plan(chosen, on_conflict), kind, preview=preview)
-
-    def _plan(self, chosen: Selection, on_conflict: OnConflict) -> Plan:
+    def _plan(self, chosen: Selection, on_conflict: OnConflict, wanted: Filter = any_target) -> Plan:
         plan = plan_rollback(self.ledger.history, chosen, self._seen, on_conflict=on_conflict)
-        return self._foresee(self._merge(plan))
+        plan = self._foresee(self._merge(plan))
+        return msgspec.structs.replace(plan, items=(*plan.items, *self._left(plan, wanted)))
+
+    def _left(self, plan: Plan, wanted: Filter) -> list[Planned]:
+        """Calls that an earlier rollback had to leave: whoever asks again must not hear that all is well."""
+        seen = {item.target for item in plan.items}
+        standing = left_standing(self.ledger.history, plan.of)
+        left = [c for c in standing if c.target not in seen and wanted(c.target)]
+        now = self._seen(change.target for change in left)
+        why = "it could not be taken back earlier either"
+        return [Planned(c.target, Do.LEAVE, c.after, c.after, (), why=why) for c in left if now[c.target]]
 
     def _seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         """The present, as the mark that was just taken saw it. A swap looks once more before it writes."""
@@ -265,7 +266,7 @@ class Rollbacks:
         faults.reach(PLANNED)
         items = tuple(
             # Where nothing is to be written, the look before the plan is the verification.
-            e.Item(i.target, _did(i), i.do in (Do.ALREADY, Do.KEEP), i.why, i.settles, i.seqs)
+            e.Item(i.target, deeds.foreseen(i), i.do in (Do.ALREADY, Do.KEEP), i.why, i.settles, i.seqs)
             for i in plan.items
         )
         began = e.RollbackBegan(
@@ -288,8 +289,8 @@ class Rollbacks:
                 done_by = resource.swap(swaps, id, fresh=not finished_earlier, since=since)
                 swapped.update({s.target: s for s in done_by})
         faults.reach(SWAPPED)
-        items = tuple(_item(planned, swapped.get(planned.target)) for planned in began.items)
-        done = {c.target: _written(c, swapped[c.target]) for c in began.swaps}
+        items = tuple(deeds.done(planned, swapped.get(planned.target)) for planned in began.items)
+        done = {c.target: deeds.written(c, swapped[c.target]) for c in began.swaps}
         changes = tuple(change for change in done.values() if not change.after.alike(change.before))
         marks, unseen = self._meanwhile(began, done)
         items = (*items, *unseen)
@@ -313,12 +314,13 @@ class Rollbacks:
         planned = {item.target: item for item in began.items}
         for swap in swaps:
             if item := earlier.get(swap.target):
-                now = swap.present if item.did is e.Did.FAILED else swap.goal
+                stands = item.did in (e.Did.FAILED, e.Did.UNVERIFIABLE)
+                now = swap.present if stands else swap.goal
                 done[swap.target] = Swapped(swap.target, item.did, now, item.verified, item.why)
                 continue
             (result,) = resource.swap([swap], id, fresh=True)
             done[swap.target] = result
-            self.ledger.append([e.RollbackProgressed(id, _item(planned[swap.target], result))])
+            self.ledger.append([e.RollbackProgressed(id, deeds.done(planned[swap.target], result))])
             faults.reach(PROGRESSED)
         return done
 
@@ -346,16 +348,6 @@ class Rollbacks:
         return marks, [e.Item(target, e.Did.UNVERIFIABLE, why=why) for target in hidden]
 
 
-def _written(planned: Change, swapped: Swapped) -> Change:
-    """What the rollback itself did to a target. A version that is not its own came from somebody after it."""
-    only_stamp = planned.before == planned.after
-    unchanged = swapped.now.alike(planned.before) if only_stamp else swapped.now == planned.before
-    if swapped.did is e.Did.CONFLICT or unchanged:
-        return Change(planned.target, planned.before, planned.before)
-    after = swapped.now if swapped.now == planned.after else planned.after
-    return Change(planned.target, planned.before, after)
-
-
 def _pid(action: Action) -> int:
     process = getattr(action.began, "process", None)
     return process.pid if process else 0
@@ -378,17 +370,3 @@ def _otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Plan
 
 def _swap(item: Planned) -> Swap:
     return Swap(item.target, item.present, item.goal)
-
-
-def _did(item: Planned) -> e.Did:
-    """What will have been done if all goes well."""
-    return _DID.get(item.do) or (e.Did.RESTORED if item.goal else e.Did.REMOVED)
-
-
-def _item(planned: e.Item, swapped: Swapped | None) -> e.Item:
-    if swapped is None:
-        return planned
-    merged = planned.did is e.Did.MERGED and swapped.did is e.Did.RESTORED
-    did = e.Did.MERGED if merged else swapped.did
-    why = swapped.why or planned.why
-    return msgspec.structs.replace(planned, did=did, verified=swapped.verified, why=why)

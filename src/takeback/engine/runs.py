@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -21,14 +20,17 @@ from takeback.core.subjects import Checkpoint
 from takeback.core.subjects import Run as Recorded
 from takeback.engine import actions, processes
 from takeback.engine.actions import Function
+from takeback.engine.at_work import AtWork, wholly
 from takeback.engine.buffered import Buffered
 from takeback.engine.calling import Caller
-from takeback.engine.calls import Calls
+from takeback.engine.calls import Calls, is_taken_back, undone_since
 from takeback.engine.gate import Gate
 from takeback.engine.life import Heartbeat
 from takeback.engine.memory import Memory, Place
+from takeback.engine.recovery import end_taken_back
 from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
+from takeback.engine.steps import Step, innermost
 from takeback.engine.tracker import Tracker
 from takeback.errors import (
     ConflictError,
@@ -41,8 +43,6 @@ from takeback.errors import (
 
 BEAT_S = 1.0
 POLL_S = 0.05
-
-_here: ContextVar[tuple[Step, ...]] = ContextVar("takeback-steps", default=())
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -89,8 +89,10 @@ class Run:
         self._ledger = parts.tracker.ledger
         self._body = ""
         self._replayed = False
+        self._replica: dict[str, Any] = {}
         self._names: Counter[str] = Counter()
-        self._calls = Counter[str]()
+        self._intents: dict[str, Iterator[int]] = {}
+        self.at_work = AtWork()
         self._beat = Heartbeat(parts.tracker.life, BEAT_S)
 
     # The block
@@ -109,9 +111,12 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        in_time = self.at_work.close(f"run {self.id} has ended", self.options.wait_s)
         try:
             if self._replayed:
                 return
+            if not in_time:
+                raise self._out_of_time() from error
             if error is None:
                 try:
                     self._check_invariants()
@@ -123,24 +128,36 @@ class Run:
                 self._fail(error)
         finally:
             self._beat.stop()
+            if self._body and self._ledger.history.actions[self._body].life is not Life.OPEN:
+                self._beat.remove(self._body)
 
     async def __aenter__(self) -> Run:
-        return await asyncio.to_thread(self.__enter__)
+        _, cancelled = await wholly(self.__enter__)
+        if cancelled:
+            await wholly(lambda: self.__exit__(type(cancelled), cancelled, None))
+            raise cancelled
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.__exit__, kind, error, trace)
+        _, cancelled = await wholly(lambda: self.__exit__(kind, error, trace))
+        if cancelled:
+            raise cancelled
 
     def _begin(self) -> bool:
         """Begin, continue or replay; False while another process is at it."""
         with self._tracker.lock.held():
             self._parts.recover()
             earlier = self._earlier()
+            if earlier:
+                end_taken_back(self._tracker, earlier.actions)
             if earlier is None:
                 self._start(1)
             elif earlier.life is Life.OPEN:
                 return False
+            elif earlier.life in (Life.FAILED, Life.STOPPED) or is_taken_back(self._ledger.history, earlier):
+                self._start(earlier.began.generation + 1)
             elif earlier.life is Life.INTERRUPTED:
                 self._start_again(earlier)
             elif earlier.life is Life.HANDED_OVER:
@@ -148,10 +165,8 @@ class Run:
                     f"run {earlier.id} was handed over: {earlier.why}. Nothing was begun",
                     hint=f"a human gives it back with `takeback handover return {earlier.id}`",
                 )
-            elif earlier.life is Life.DONE and not self._is_taken_back(earlier):
-                self.id, self._replayed = earlier.id, True
             else:
-                self._start(earlier.began.generation + 1)
+                self._replay(earlier)
         return True
 
     def _earlier(self) -> Recorded | None:
@@ -159,9 +174,15 @@ class Run:
         found = history.keyed_runs.get(self.options.key, ()) if self.options.key else ()
         return history.runs[found[-1]] if found else None
 
-    def _is_taken_back(self, run: Recorded) -> bool:
-        history = self._ledger.history
-        return bool(run.actions) and all(history.is_undone(id) for id in run.actions if _is_tool(history, id))
+    def _replay(self, earlier: Recorded) -> None:
+        if gone := undone_since(self._ledger.history, earlier):
+            raise ConflictError(
+                f"run {earlier.id} was committed, and taken back only in part ({', '.join(gone[:3])}), "
+                "so there is nothing to give back and nothing to begin with",
+                hint=f"take back the rest with `takeback undo {earlier.id}`, or use another key",
+            )
+        self.id, self._replayed = earlier.id, True
+        self._replica = dict(self._ledger.history.memory[self.id])
 
     def _start(self, generation: int) -> None:
         o = self.options
@@ -225,11 +246,16 @@ class Run:
         self._ledger.append([e.RunEnded(e.Outcome.FAILED, why)], self.id)
         error.add_note(f"Takeback: {self.report}")
 
+    def _out_of_time(self) -> RunBusy:
+        why = f"calls of run {self.id} are still at work, so it was neither committed nor taken back"
+        self._tracker.end(self._body, e.Outcome.STOPPED, why=why, after=[e.RunHandedOver(why)])
+        return RunBusy(why, hint=f"when they have ended: takeback undo {self.id}")
+
     # What happens inside
 
     def step(self, name: str, *, retries: int = 0) -> Step:
         """A step of the plan: `with run.step("edit"):`. Its `done` says that an earlier attempt completed it."""
-        above = self._step()
+        above = innermost(self)
         path = f"{above.path}/{name}" if above else name
         self._names[path] += 1
         if self._names[path] > 1:
@@ -246,6 +272,8 @@ class Run:
     @property
     def memory(self) -> Place:
         """Values that are kept with the run, and taken back with it."""
+        if self._replayed:
+            return Place(Memory(self.id, lambda: self._replica, self._pretend))
         return Place(Memory(self.id, lambda: self._ledger.refresh().memory[self.id], self._remember))
 
     def checkpoint(self, message: str = "") -> Checkpoint:
@@ -255,16 +283,31 @@ class Run:
 
     def rollback(self, to: Any, *, preview: bool = False, on_conflict: str = "") -> RollbackReport:
         """Take back what this run did since a checkpoint, or from a step or an action on; then go on."""
-        if isinstance(to, Step) and not to.id:
-            raise UsageError("this step has not begun in this attempt, so there is nothing to go back to")
-        named = to if isinstance(to, str) else to.id
+        self.at_work.refuse_closed()
         choice = OnConflict(on_conflict) if on_conflict else self.options.on_conflict
         report = self._parts.rollbacks.of_run(
-            self.id, ids.seq_of(named) - 1, preview=preview, on_conflict=choice
+            self.id, self._position(to), preview=preview, on_conflict=choice
         )
         if report.verdict is Verdict.PARTIAL and not preview:
             raise RollbackIncomplete(str(report), hint="the report names what remains", report=report)
         return report
+
+    def _position(self, to: Any) -> int:
+        """The place in the journal just before a checkpoint, step or action: where there is a picture of it."""
+        named: str = to if isinstance(to, str) else to.id
+        history = self._ledger.refresh()
+        run = history.runs[self.id]
+        body = run.steps[named].body if named in run.steps else named
+        if named not in history.checkpoints and body not in run.actions:
+            raise UsageError(
+                f"run {self.id} has no step or action {named or to.path!r} that was begun, and no such checkpoint"
+            )
+        if named not in history.checkpoints and not getattr(history.actions[body].began, "marks", ()):
+            raise UsageError(
+                f"no picture was taken at {named}, so more would be taken back than you ask for",
+                hint="tb.run(checkpoint='action') takes one at each call, run.checkpoint() one here and now",
+            )
+        return ids.seq_of(named) - 1
 
     def require(self, condition: object, message: str) -> None:
         """Stop the run at once where something does not hold that must."""
@@ -284,15 +327,13 @@ class Run:
             )
 
     def _caller(self, function: Function, key: str) -> Caller:
-        step = self._step()
-        place = step.path if step else ""
-        self._calls[place] += 1
+        step = innermost(self)
         return Caller(
             function,
             run=self._ledger.history.runs[self.id],
             parts=self._parts,
-            place=place,
-            position=self._calls[place],
+            place=step.path if step else "",
+            nth=self._nth,
             key=key,
             parent=self._innermost(),
             step=step.id if step else "",
@@ -300,97 +341,29 @@ class Run:
             retries=step.retries if step else 0,
             replayed=self._replayed,
             beat=self._beat,
+            at_work=self.at_work,
         )
 
-    def _step(self) -> Step | None:
-        return next((step for step in reversed(_here.get()) if step.run is self), None)
+    def _nth(self, intent: str) -> int:
+        """How often this was wanted so far. One step for the interpreter, so threads do not get the same."""
+        return next(self._intents.setdefault(intent, itertools.count(1)))
 
     def _innermost(self) -> str:
         """The action of this run that is at work here: a call, the body of a step, or of the run."""
         if (here := actions.current.get()) and here[1] in self._ledger.history.runs[self.id].actions:
             return here[1]
-        step = self._step()
+        step = innermost(self)
         while step and not step.body:
             step = step.above
         return step.body if step else self._body
 
     def _remember(self, changes: tuple[Change, ...]) -> None:
-        if self._replayed:
-            raise UsageError(f"run {self.id} was committed; its memory does not change any more")
+        self.at_work.refuse_closed()
         self._ledger.append([e.ChangesSeen(self._innermost(), changes)], self.id)
 
-
-class Step:
-    """A step of a run's plan, as a block."""
-
-    def __init__(self, run: Run, path: str, above: Step | None, retries: int) -> None:
-        self.run = run
-        self.path = path
-        self.above = above
-        self.retries = retries
-        self.id = ""
-        self.body = ""
-        self.done = False
-
-    def __enter__(self) -> Step:
-        self._begin()
-        _here.set((*_here.get(), self))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _here.set(tuple(step for step in _here.get() if step is not self))
-        self._end(error)
-
-    async def __aenter__(self) -> Step:
-        await asyncio.to_thread(self._begin)
-        _here.set((*_here.get(), self))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _here.set(tuple(step for step in _here.get() if step is not self))
-        await asyncio.to_thread(self._end, error)
-
-    def _begin(self) -> None:
-        run = self.run
-        history = run._ledger.history
-        for step in history.runs[run.id].steps.values():
-            if step.name == self.path and step.life is Life.DONE and not history.is_undone(step.body):
-                self.id, self.done = step.id, True
-                return
-        if run._replayed:
-            raise UsageError(
-                f"run {run.id} was committed without a step {self.path!r}; nothing was begun",
-                hint="a changed plan is another run: give it another key",
-            )
-        above = self.above.id if self.above else ""
-        began = run._as_action(self.path, run._innermost())
-        looking = run.options.checkpoint != "run"
-        opened = e.StepBegan(self.path, above)
-        self.body = run._tracker.begin(began, stream=run.id, step=opened, looking=looking)
-        self.id = next(s.id for s in history.runs[run.id].steps.values() if s.body == self.body)
-        run._beat.add(self.body)
-
-    def _end(self, error: BaseException | None) -> None:
-        if not self.body:
-            return
-        outcome, why = e.Outcome.DONE, ""
-        try:
-            if error is None:
-                self.run._check_invariants()
-            else:
-                outcome, why = e.Outcome.FAILED, f"{type(error).__name__}: {error}"[:500]
-        except BaseException as broken:
-            outcome, why = e.Outcome.FAILED, str(broken)
-            raise
-        finally:
-            ended: Sequence[e.Event] = [e.StepEnded(self.id, outcome, why)]
-            self.run._tracker.end(self.body, outcome, why=why, after=ended)
-            self.run._beat.remove(self.body)
-
-
-def _is_tool(history: Any, id: str) -> bool:
-    return bool(history.actions[id].is_tool)
+    def _pretend(self, changes: tuple[Change, ...]) -> None:
+        """A committed run that is gone through again changes its own copy, not what is recorded."""
+        for change in changes:
+            self._replica.pop(change.target.name, None)
+            if change.after:
+                self._replica[change.target.name] = change.after.data

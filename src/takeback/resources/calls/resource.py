@@ -112,7 +112,7 @@ class Calls:
         try:
             found = look(known)
         except BackendError as error:
-            return Swapped(swap.target, Did.UNVERIFIABLE, ABSENT, verified=False, why=error.message)
+            return Swapped(swap.target, Did.UNVERIFIABLE, swap.present, verified=False, why=error.message)
         if found is ABSENT:
             return Swapped(swap.target, Did.COMPENSATED, ABSENT, verified=True)
         why = f"{known.undo} returned, but {known.check} still finds it"

@@ -284,7 +284,7 @@ class Capture:
                 entry = _entry(before, content, self._xattrs(fd, path))
                 # A write sets the time first and the bytes after, so a recent file is read twice.
                 racy = self._is_racy(before)
-                steady = not racy or self.contents.put(fd, before.st_size) == content
+                steady = not racy or self.contents.name(fd, before.st_size) == content
                 key = key_of(os.fstat(fd))
                 if steady and key == key_of(before):
                     return Row(entry, key, racy)

@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from takeback.resources.files.deltas import Before
 from takeback.resources.files.entry import Entry, Key, join, split
 from takeback.resources.files.tree import Difference, Folder, Row, entry_in, same
-
-Before = dict[bytes, Entry | None]
-"""For each path that was touched, what was there first."""
 
 
 class Edits:

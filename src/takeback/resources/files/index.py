@@ -11,9 +11,10 @@ from pathlib import Path
 import msgspec
 from blake3 import blake3
 
+from takeback.resources.files.deltas import Deltas
 from takeback.resources.files.tree import Folder
 
-MAGIC = b"takeback index 4\n"
+MAGIC = b"takeback index 5\n"
 
 
 class Index(msgspec.Struct, array_like=True):
@@ -23,7 +24,8 @@ class Index(msgspec.Struct, array_like=True):
     root: Folder
     generation: int
     rules: str
-    stated: dict[bytes, str] = {}
+    stated: dict[bytes, str]
+    deltas: Deltas
 
 
 _decoder = msgspec.msgpack.Decoder(Index)

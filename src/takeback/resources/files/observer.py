@@ -14,8 +14,9 @@ from pathlib import Path
 from takeback.resources.files import tree as trees
 from takeback.resources.files import watch
 from takeback.resources.files.capture import Capture
+from takeback.resources.files.deltas import Before, Deltas
 from takeback.resources.files.doors import Doors
-from takeback.resources.files.edits import Before, Edits, all_linked, differences, other_names, row_in
+from takeback.resources.files.edits import Edits, all_linked, differences, other_names, row_in
 from takeback.resources.files.entry import FOLDER, Entry, Key, split
 from takeback.resources.files.index import Index, load_index, save_index
 from takeback.resources.files.place import Place
@@ -61,8 +62,12 @@ class Observer:
         self._watcher: Watcher | None = None
         self._audited = 0.0
         self._root: Folder | None = None
+        self._deltas = Deltas()
+        self._touched: Before = {}
+        """Since the tree was last stored, whatever became of that look."""
         self._since = b""
         self._before: Before = {}
+        """Since the last recorded mark."""
 
     @property
     def known(self) -> Folder:
@@ -103,8 +108,8 @@ class Observer:
         return SCANNED
 
     def look_at(self, paths: Iterable[bytes]) -> None:
-        """Look at these paths again, whatever their times say."""
-        dirty: Dirty = {}
+        """Look at these paths again, whatever their times say; and at what the watcher tells by now."""
+        dirty = self._with_more(self._watcher.drain().dirty) if self._watcher is not None else {}
         for path in paths:
             folder, name = split(path)
             if self.known.find(folder) is not None:
@@ -125,7 +130,8 @@ class Observer:
     def remember(self) -> None:
         """Keep what is known for the next process."""
         if self._root is not None and self.tree:
-            save_index(self._cache, Index(self.tree, self._root, self._trusted, self._rules, self._stated))
+            index = Index(self.tree, self._root, self._trusted, self._rules, self._stated, self._deltas)
+            save_index(self._cache, index)
 
     def close(self) -> None:
         self._stop_watching()
@@ -135,16 +141,18 @@ class Observer:
         """Look at everything anew next time."""
         self._stop_watching()
         self._root, self.tree, self._since, self._before = None, b"", b"", {}
+        self._deltas, self._touched = Deltas(), {}
         self.linked, self._stated = set(), {}
         self._trusted = self._generation()
 
     def _first_look(self) -> str:
         self._begin_watching()
         self._root = Folder(Entry(FOLDER, 0, 0, 0, 0, 0), None)
-        capture, edits = self._capture(self._watcher), Edits(self._root, {})
+        capture, edits = self._capture(self._watcher), Edits(self._root, self._touched)
         capture.whole(edits)
         self._look_behind(capture, edits)
         self._finish(capture, edits)
+        self._before = {}
         return READ
 
     def _load(self) -> bool:
@@ -156,6 +164,7 @@ class Observer:
             # Content may be gone, or files that were left out belong to the tree now.
             return False
         self.tree, self._root, self._stated = index.tree, index.root, index.stated
+        self._deltas, self._touched = index.deltas, {}
         self._since, self._before = index.tree, {}
         self.linked = all_linked(index.root)
         return True
@@ -163,7 +172,7 @@ class Observer:
     def _update(self, dirty: Dirty) -> None:
         if not dirty:
             return
-        capture, edits = self._capture(self._watcher), Edits(self.known, self._before)
+        capture, edits = self._capture(self._watcher), Edits(self.known, self._touched)
         capture.update(edits, dirty)
         self._look_behind(capture, edits)
         if fresh := edits.linked - self.linked:
@@ -204,7 +213,9 @@ class Observer:
         for path in capture.looked_at:
             self._stated.pop(path, None)
         self._stated.update(capture.stated)
-        self.tree = trees.store(self.known, self._put)
+        self.tree = self._deltas.store(self.known, self._touched, self._put)
+        self._before = self._touched | self._before
+        self._touched = {}
 
     # The watcher
 

@@ -16,6 +16,7 @@ import msgspec
 from takeback.core.change import Target
 from takeback.ports import Contents, Swap
 from takeback.resources.files import linux
+from takeback.resources.files.deltas import State
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -30,7 +31,7 @@ from takeback.resources.files.entry import (
 )
 from takeback.resources.files.place import FILE_FLAGS, Place
 from takeback.resources.files.staging import LeftStaging, left_behind, new_name, old_name
-from takeback.resources.files.tree import Folder, Get, entry_in, lookup, read_node, same
+from takeback.resources.files.tree import Folder, Get, entry_in, same
 
 
 class Rescued(msgspec.Struct):
@@ -64,6 +65,7 @@ def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Content
                 if _looked_at(staging, name, contents) not in (None, *known):
                     kept[swap.target] = _give_back(place, staging, name, paths[swap.target])
     staging.close()
+    staging.free()
     return Rescued(True, kept)
 
 
@@ -73,11 +75,12 @@ def calm(place: Place, known: Folder, tree: bytes, swaps: Sequence[Swap], get: G
     Only where nobody else was at work in one: but for what was swapped, all in it is as it was in `tree`.
     """
     paths = {path_of_target(swap.target) for swap in swaps}
+    state = State(tree, get)
     for path in {b"", *(split(swapped)[0] for swapped in paths)} - paths:
-        was, now = lookup(tree, path, get), known.find(path)
+        was, now = state.entry(path), known.find(path)
         if was is None or was.kind != FOLDER or now is None or now.entry.mtime_ns == was.mtime_ns:
             continue
-        then = read_node(was.content, get)
+        then = state.folder(path)
         others = [name for name in now.names() | set(then) if join(path, name) not in paths]
         if all(_is_same(then.get(name), entry_in(now, name)) for name in others):
             # A folder's time is not worth failing for.

@@ -13,9 +13,9 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.errors import ContentGone, CorruptionError
+from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
-from takeback.resources.files import tree as trees
+from takeback.resources.files import deltas
 from takeback.resources.files.capture import Capture
 from takeback.resources.files.doors import Doors
 from takeback.resources.files.entry import (
@@ -26,8 +26,6 @@ from takeback.resources.files.entry import (
     Entry,
     change_of,
     entry_of,
-    join,
-    key_of,
     path_of_target,
     split,
     version_of,
@@ -35,10 +33,11 @@ from takeback.resources.files.entry import (
 from takeback.resources.files.exclude import WORKFLOW_RULE
 from takeback.resources.files.foresight import foresee, merge_files
 from takeback.resources.files.observer import Observer
-from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
+from takeback.resources.files.place import Place
+from takeback.resources.files.proof import unlike
 from takeback.resources.files.rescue import Rescued, calm, rescue
 from takeback.resources.files.restore import Restorer
-from takeback.resources.files.tree import Row, entry_in
+from takeback.resources.files.tree import entry_in
 from takeback.resources.files.work import Work
 
 NODES_KEPT = 4096
@@ -144,31 +143,11 @@ class Files:
 
     def audit(self) -> list[Finding]:
         """Read every file again and compare it with what is believed of it, whatever its times say."""
-        self._observer.look()
-        files = (
-            (path, name, row)
-            for path, folder in self._observer.known.walk()
-            for name, row in folder.files.items()
-            if row.entry.kind == FILE
-        )
-        with self._place.batch() as opened:
-            return [
-                Finding(text_of(join(path, name)), "its bytes changed although its size and times did not")
-                for path, name, row in self._progress("Reading files", files, self.counted()[0])
-                if not self._is_as_believed(path, name, row, opened)
-            ]
-
-    def _is_as_believed(self, path: bytes, name: bytes, row: Row, opened: OpenFolders) -> bool:
-        try:
-            fd = os.open(name, FILE_FLAGS, dir_fd=opened(path))
-        except OSError:
-            # Gone or closed to us since the look: that is drift, not a lie of the disk.
-            return True
-        try:
-            before = key_of(os.fstat(fd))
-            return self._contents.put(fd, before.size) == row.entry.content or before != row.key
-        finally:
-            os.close(fd)
+        with self._kept_or_forgotten():
+            self._observer.look()
+        what = "its bytes changed although its size and times did not"
+        paths = unlike(self._place, self._observer.known, self._contents, self._progress)
+        return [Finding(text_of(path), what) for path in paths]
 
     def remember(self) -> None:
         """Keep what is known for the next process."""
@@ -186,20 +165,12 @@ class Files:
         start, end = tree_of(since.state), tree_of(until.state)
         found = self._observer.between(start, end)
         if found is None:
-            found = trees.diff(start, end, self._get)
+            found = deltas.diff(start, end, self._get)
         return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
 
     def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
         """Every blob that these marks need, nodes and contents; the latest mark comes first, and must be whole."""
-        live: set[bytes] = set()
-        for number, mark in enumerate(marks):
-            try:
-                trees.reach(tree_of(mark.state), self._get, self._contents, live)
-            except ContentGone:
-                # An earlier clean-up that was cut short has let go of a part of it.
-                if number == 0:
-                    raise
-        return live
+        return deltas.reach((tree_of(mark.state) for mark in marks), self._get, self._contents)
 
     def text(self, version: Version) -> bytes | None:
         try:

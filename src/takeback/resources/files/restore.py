@@ -80,6 +80,7 @@ class Restorer:
             self._sync_folders()
         finally:
             self._open.close()
+            staging.free()
         for work in works:
             if work.did is None:
                 work.did = Did.RESTORED if work.goal is not None else Did.REMOVED
@@ -235,6 +236,7 @@ class Restorer:
     def _dress_folders(self, works: list[Work], staging: Staging) -> None:
         """Folders get their mode and time last, the deepest first: whatever is done inside changes the time."""
         goals = {work.path: work for work in _open(works) if work.goal and work.goal.kind == FOLDER}
+        gone = {work.path for work in _open(works) if work.goal is None}
         for path in sorted({*goals, *self._before}, key=depth, reverse=True):
             work = goals.get(path)
             if not path:
@@ -242,7 +244,7 @@ class Restorer:
             try:
                 if work is not None and work.goal is not None:
                     self._dress_folder(path, work.goal)
-                elif not any(w.path == path and w.goal is None and w.did is None for w in works):
+                elif path not in gone:
                     self._undisturb(path)
             except OSError as error:
                 if work is not None:

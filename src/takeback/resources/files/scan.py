@@ -7,138 +7,58 @@ process looks at half of it: it shares the memory of this one, and sends back on
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from functools import partial
 
-import msgspec
-
-from takeback.resources.files.entry import Key, join
-from takeback.resources.files.place import FOLDER_FLAGS, OPEN_DEPTH_MAX, Place
+from takeback import forked
+from takeback.resources.files.entry import Key, split
+from takeback.resources.files.place import Place
 from takeback.resources.files.tree import Folder
 
 Dirty = dict[bytes, set[bytes]]
 """For each folder, the names in it that must be looked at again. The empty name is the folder itself."""
 
-PARALLEL_FILES_MIN = 8_000
+PARALLEL_FILES_MIN = 4_000
+_FOLDER_COST = 5
+"""A folder has to be opened, which takes as long as looking at so many files."""
+
 stats_taken = 0
 """How many paths were looked at so far, for tests that count."""
 
 
+Folders = list[tuple[bytes, Folder]]
+
+
 def scan(place: Place, root: Folder) -> Dirty:
     """Every name in the tree that is not as it was when it was read."""
-    shares = _shares(root)
-    if len(shares) == 1:
-        return _look(place, shares[0])
-    reader, child = _fork_look(place, shares[1])
-    dirty = _look(place, shares[0])
-    theirs = _collect(reader, child)
-    # If the second process could not finish, this one does its share too.
-    for path, names in (theirs if theirs is not None else _look(place, shares[1])).items():
-        dirty[path].update(names)
+    mine, theirs = forked.halves(root.walk(), lambda pair: len(pair[1].files) + _FOLDER_COST)
+    if sum(len(folder.files) for _, folder in theirs) < PARALLEL_FILES_MIN or not forked.possible():
+        return look(place, mine + theirs)
+    dirty, more = forked.both(partial(look, place), mine, theirs, Dirty)
+    for path, names in more.items():
+        dirty.setdefault(path, set()).update(names)
     return dirty
 
 
 def scan_below(place: Place, path: bytes, folder: Folder) -> Dirty:
     """The same for one folder, and all below it."""
-    return _look(place, [(path, folder, True)])
+    return look(place, list(folder.walk(path)))
 
 
-Share = list[tuple[bytes, Folder, bool]]
-"""Folders to look at, and whether also at everything below."""
-
-
-def _shares(root: Folder) -> list[Share]:
-    whole: Share = [(b"", root, True)]
-    if sys.platform != "linux" or threading.active_count() > 1 or (os.cpu_count() or 1) < 2:
-        return [whole]
-    sizes = {name: _size(folder) for name, folder in root.folders.items()}
-    total = sum(sizes.values())
-    if total < PARALLEL_FILES_MIN:
-        return [whole]
-    return _split([(b"", root)], total)
-
-
-def _split(start: list[tuple[bytes, Folder]], total: int) -> list[Share]:
-    """Two shares of about the same size: open the largest folder until it fits."""
-    alone: Share = []
-    parts = [(_size(folder), path, folder) for path, folder in start]
-    while parts and max(part[0] for part in parts) > total // 4:
-        part = max(parts, key=lambda part: part[0])
-        if not part[2].folders:
-            break
-        parts.remove(part)
-        _, path, folder = part
-        alone.append((path, folder, False))
-        parts += [(_size(below), join(path, name), below) for name, below in folder.folders.items()]
-    shares: list[Share] = [alone, []]
-    loads = [0, 0]
-    for size, path, folder in sorted(parts, key=lambda part: part[0], reverse=True):
-        lighter = loads.index(min(loads))
-        loads[lighter] += size
-        shares[lighter].append((path, folder, True))
-    return shares
-
-
-def _size(folder: Folder) -> int:
-    return sum(len(below.files) + 2 for _, below in folder.walk())
-
-
-def _look(place: Place, share: Iterable[tuple[bytes, Folder, bool]]) -> Dirty:
+def look(place: Place, folders: Folders) -> Dirty:
+    """What differs in each of these folders."""
     dirty: Dirty = defaultdict(set)
-    for path, folder, deep in share:
-        try:
-            fd = place.open(path)
-        except OSError:
-            _blame(dirty, path)
-            continue
-        for here, below, below_fd in _descend(place, path, folder, fd, dirty, deep=deep):
-            _compare(here, below, below_fd, dirty)
-    return dirty
-
-
-def _blame(dirty: Dirty, path: bytes) -> None:
-    """The folder itself cannot be opened any more: the one above it has to be looked at."""
-    above, _, name = path.rpartition(b"/")
-    dirty[above].add(name)
-
-
-def _descend(
-    place: Place, path: bytes, folder: Folder, fd: int, dirty: Dirty, *, deep: bool
-) -> Iterator[tuple[bytes, Folder, int]]:
-    """This folder and those below, each with an open descriptor that is closed afterwards."""
-    frames = [(path, folder, fd, iter(folder.folders.items() if deep else ()))]
-    try:
-        yield path, folder, fd
-        while frames:
-            here, _, here_fd, below = frames[-1]
-            found = next(below, None)
-            if found is None:
-                frames.pop()
-                if here_fd >= 0:
-                    os.close(here_fd)
-                continue
-            name, inner = found
-            inner_path = join(here, name)
+    with place.batch() as opened:
+        for path, folder in folders:
             try:
-                if here_fd >= 0:
-                    inner_fd = os.open(name, FOLDER_FLAGS, dir_fd=here_fd)
-                else:
-                    inner_fd = place.open(inner_path)
+                fd = opened(path)
             except OSError:
-                dirty[here].add(name)
+                # It cannot be opened any more: the one above it has to be looked at.
+                above, name = split(path)
+                dirty[above].add(name)
                 continue
-            yield inner_path, inner, inner_fd
-            if len(frames) >= OPEN_DEPTH_MAX:
-                # Deep trees must not use up all descriptors: these are opened again by path.
-                os.close(inner_fd)
-                inner_fd = -1
-            frames.append((inner_path, inner, inner_fd, iter(inner.folders.items())))
-    finally:
-        for frame in frames:
-            if frame[2] >= 0:
-                os.close(frame[2])
+            _compare(path, folder, fd, dirty)
+    return dirty
 
 
 def _compare(path: bytes, folder: Folder, fd: int, dirty: Dirty) -> None:
@@ -185,31 +105,3 @@ def _unchanged(key: Key | None, found: os.stat_result) -> bool:
         and found.st_mode == key.mode
         and found.st_dev == key.dev
     )
-
-
-def _fork_look(place: Place, share: Share) -> tuple[int, int]:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writer)
-        return reader, child
-    code = 1
-    try:
-        os.close(reader)
-        with os.fdopen(writer, "wb") as out:
-            out.write(
-                msgspec.msgpack.encode({path: list(names) for path, names in _look(place, share).items()})
-            )
-        code = 0
-    finally:
-        # Nothing of the parent's may run here: no exit handlers, no flushing of its buffers.
-        os._exit(code)
-
-
-def _collect(reader: int, child: int) -> Dirty | None:
-    with os.fdopen(reader, "rb") as pipe:
-        data = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if status:
-        return None
-    return msgspec.msgpack.decode(data, type=dict[bytes, set[bytes]])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Iterator
 
 from blake3 import blake3
@@ -19,6 +20,8 @@ from takeback.ports import Contents
 from takeback.resources.files import linux
 from takeback.resources.files.entry import FIFO, FILE, LINK, Entry, kind_of
 from takeback.resources.files.place import FOLDER_FLAGS, Place
+
+FREED_LATER_MAX = 128
 
 READY = b"ready"
 """Made when everything staged is durable. Without it nothing has been swapped yet."""
@@ -46,6 +49,7 @@ class Staging:
         self.name = staging_name(rollback)
         self.foreign: set[bytes] = set()
         """What is in here and somebody else's: never thrown away."""
+        self._freed: list[int] = []
         os.mkdir(self.name, 0o700, dir_fd=place.fd)
         self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
 
@@ -53,18 +57,22 @@ class Staging:
         """A complete new thing under this name, with everything but its place."""
         if entry.kind == LINK:
             os.symlink(entry.content, name, dir_fd=self.fd)
+            dress(self.fd, name, entry)
         elif entry.kind == FIFO:
             os.mkfifo(name, 0o600, dir_fd=self.fd)
+            dress(self.fd, name, entry)
         else:
             assert entry.kind == FILE
             self._write(name, entry, contents, durable=durable)
-        dress(self.fd, name, entry)
 
     def _write(self, name: bytes, entry: Entry, contents: Contents, *, durable: bool) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(name, flags, 0o600, dir_fd=self.fd)
         try:
             contents.write(entry.content, entry.size, fd, sparse=entry.sparse)
+            _own(fd, None, os.fstat(fd), entry)
+            _dress_open(fd, entry)
+            os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
             if durable:
                 faults.fsync(fd)
         finally:
@@ -92,10 +100,21 @@ class Staging:
         raise OSError(errno.EEXIST, "there is no name left for a rescued file")
 
     def drop(self, name: bytes) -> None:
+        # As long as somebody has it open its room is not freed, which takes longer than all else that we do to it.
+        if len(self._freed) < FREED_LATER_MAX:
+            self._freed.append(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd))
         try:
             os.unlink(name, dir_fd=self.fd)
         except IsADirectoryError:
             os.rmdir(name, dir_fd=self.fd)
+
+    def free(self) -> None:
+        """Free the room of what was thrown away, while others go on."""
+        freed, self._freed = self._freed, []
+        try:
+            threading.Thread(target=_close, args=(freed,), name="freeing room").start()
+        except RuntimeError:  # no thread can be had, as when the interpreter is about to end
+            _close(freed)
 
     def close(self) -> None:
         """Throw away what is left, and the folder."""
@@ -110,6 +129,11 @@ class Staging:
         os.close(self.fd)
 
 
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
 class LeftStaging(Staging):
     """The staging folder that a killed rollback left."""
 
@@ -117,6 +141,7 @@ class LeftStaging(Staging):
         self.place = place
         self.name = staging_name(rollback)
         self.foreign = set()
+        self._freed = []
         self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
 
 
@@ -134,31 +159,38 @@ def dress(folder_fd: int, name: bytes, entry: Entry) -> None:
         found = os.fstat(path_fd)
         if kind_of(found.st_mode) != entry.kind:
             raise OSError(errno.EEXIST, "something else is there now")
-        # The kernel's own name of the open file reaches it even where its mode would not let us open it.
-        own = f"/proc/self/fd/{path_fd}"
         _own(folder_fd, name, found, entry)
         if entry.kind != LINK:
-            _attributes(own, entry)
-            if stat.S_IMODE(os.fstat(path_fd).st_mode) != entry.mode:
-                os.chmod(own, entry.mode)
+            # The kernel's own name of the open file reaches it even where its mode would not let us open it.
+            _dress_open(f"/proc/self/fd/{path_fd}", entry)
     finally:
         os.close(path_fd)
     os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=folder_fd, follow_symlinks=False)
 
 
-def _own(folder_fd: int, name: bytes, found: os.stat_result, entry: Entry) -> None:
+def _own(fd: int, name: bytes | None, found: os.stat_result, entry: Entry) -> None:
+    """Give a name in an open folder, or without one the open file itself, the owner of an entry."""
     if (found.st_uid, found.st_gid) == (entry.uid, entry.gid):
         return
     try:
-        os.chown(name, entry.uid, entry.gid, dir_fd=folder_fd, follow_symlinks=False)
+        if name is None:
+            os.fchown(fd, entry.uid, entry.gid)
+        else:
+            os.chown(name, entry.uid, entry.gid, dir_fd=fd, follow_symlinks=False)
     except PermissionError:
         # Only root gives files away. The content comes back all the same; the verdict tells the difference.
         return
 
 
-def _attributes(own: str, entry: Entry) -> None:
-    if not hasattr(os, "listxattr"):
-        return
+def _dress_open(own: int | str, entry: Entry) -> None:
+    """Attributes and mode, in this order: an access list changes the mode, and giving a file away too."""
+    if hasattr(os, "listxattr"):
+        _attributes(own, entry)
+    if stat.S_IMODE(os.stat(own).st_mode) != entry.mode:
+        os.chmod(own, entry.mode)
+
+
+def _attributes(own: int | str, entry: Entry) -> None:
     wanted = dict(entry.xattrs)
     for name in _kept_attributes(own):
         if name not in wanted:
@@ -167,7 +199,7 @@ def _attributes(own: str, entry: Entry) -> None:
         os.setxattr(own, name, value)
 
 
-def _kept_attributes(own: str) -> Iterator[bytes]:
+def _kept_attributes(own: int | str) -> Iterator[bytes]:
     try:
         names = os.listxattr(own)
     except OSError as error:

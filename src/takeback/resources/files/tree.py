@@ -8,12 +8,14 @@ split into pieces at names whose hash says so; one change then costs one piece a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from zlib import crc32
 
 import msgspec
 
-from takeback.errors import CorruptionError
+from takeback.errors import CorruptionError, FormatTooNew
 from takeback.ports import Contents
 from takeback.resources.files.entry import FILE, FOLDER, Entry, Key, join
 
@@ -21,7 +23,10 @@ Get = Callable[[bytes], bytes]
 Put = Callable[[bytes], bytes]
 
 PIECE_ENTRIES = 256
-_LEAF, _FAN = 0, 1
+_LEAF, _FAN, DELTA = 0, 1, 2
+_CUT = re.compile(b"/")
+_KIND_MAX = 15
+"""Kinds that may come; another byte there is damage."""
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -92,11 +97,20 @@ _fan = msgspec.msgpack.Decoder(tuple[int, list[tuple[bytes, bytes]]]).decode
 
 
 def store(root: Folder, put: Put) -> bytes:
-    """Store every node that changed, deepest first, and return the name of the whole tree."""
+    """Store a tree and return its name."""
+    return put_top(store_nodes(root, put), put)
+
+
+def store_nodes(root: Folder, put: Put) -> Entry:
+    """Store every node that changed, deepest first, and return the entry of the root."""
     changed = [folder for _, folder in _stale(root)]
     for folder in reversed(changed):
         folder.node = _store_node(folder, put)
-    top = msgspec.structs.replace(root.entry, content=root.node)
+    return msgspec.structs.replace(root.entry, content=root.node)
+
+
+def put_top(top: Entry, put: Put) -> bytes:
+    """Store the node that names a whole tree: the root is its only entry."""
     return put(_encode((_LEAF, [(b"", top)])))
 
 
@@ -133,15 +147,32 @@ def _pieces(items: list[tuple[bytes, Entry]]) -> Iterator[list[tuple[bytes, Entr
     yield items[start:]
 
 
+def kind_of_node(data: bytes) -> int:
+    """What stored bytes are. Raises FormatTooNew for what this version would misread."""
+    # The first byte is the array's head, the second says which kind of node it is.
+    kind = data[1] if len(data) > 1 else _LEAF
+    if DELTA < kind <= _KIND_MAX:
+        raise FormatTooNew(
+            f"a stored tree is of kind {kind}; this Takeback reads up to {DELTA}",
+            hint="use the newer Takeback that wrote it; nothing was changed",
+        )
+    return kind
+
+
 def read_node(name: bytes, get: Get) -> dict[bytes, Entry]:
     """The entries of one stored folder."""
+    return _open_node(name, get)[1]
+
+
+def _open_node(name: bytes, get: Get) -> tuple[list[bytes], dict[bytes, Entry]]:
+    """The pieces and the entries of one stored folder."""
     data = get(name)
     try:
-        # The first byte is the array's head, the second says which kind of node it is.
-        if data[1] == _LEAF:
-            return dict(_leaf(data)[1])
-        return {key: entry for _, piece in _fan(data)[1] for key, entry in _leaf(get(piece))[1]}
-    except (msgspec.DecodeError, IndexError) as error:
+        if kind_of_node(data) == _LEAF:
+            return [], dict(_leaf(data)[1])
+        pieces = [piece for _, piece in _fan(data)[1]]
+        return pieces, {key: entry for piece in pieces for key, entry in _leaf(get(piece))[1]}
+    except msgspec.DecodeError as error:
         raise CorruptionError(f"the stored folder b3:{name.hex()} cannot be read: {error}") from error
 
 
@@ -165,9 +196,9 @@ def load(tree: bytes, get: Get) -> Folder:
     return root
 
 
-def lookup(tree: bytes, path: bytes, get: Get) -> Entry | None:
-    """One path of a stored tree."""
-    entry: Entry | None = top_entry(tree, get)
+def lookup(top: Entry, path: bytes, get: Get) -> Entry | None:
+    """One path of a stored tree, given by the entry of its root."""
+    entry: Entry | None = top
     for name in path.split(b"/") if path else ():
         if entry is None or entry.kind != FOLDER:
             return None
@@ -178,11 +209,9 @@ def lookup(tree: bytes, path: bytes, get: Get) -> Entry | None:
 Difference = tuple[bytes, Entry | None, Entry | None]
 
 
-def diff(before: bytes, after: bytes, get: Get) -> Iterator[Difference]:
-    """Every path that differs between two stored trees, with its entry in each."""
-    if before == after:
-        return
-    pending: list[Difference] = [(b"", top_entry(before, get), top_entry(after, get))]
+def diff(before: Entry, after: Entry, get: Get) -> Iterator[Difference]:
+    """Every path that differs between two stored trees, given by their roots, with its entry in each."""
+    pending: list[Difference] = [(b"", before, after)]
     while pending:
         path, old, new = pending.pop()
         if not same(old, new):
@@ -208,20 +237,45 @@ def same(old: Entry | None, new: Entry | None) -> bool:
     return old == new
 
 
-def reach(tree: bytes, get: Get, contents: Contents, live: set[bytes]) -> None:
-    """Add every blob that a stored tree needs. What is in `live` already has been followed."""
-    pending = [tree]
+def reach(node: bytes, get: Get, contents: Contents, live: set[bytes]) -> None:
+    """Add every blob that a stored folder needs. What is in `live` already has been followed."""
+    pending = [node]
     while pending:
         name = pending.pop()
         if name in live:
             continue
         live.add(name)
-        data = get(name)
-        if data[1] == _FAN:
-            pending.extend(piece for _, piece in _fan(data)[1])
-            continue
-        for _, entry in _leaf(data)[1]:
+        pieces, entries = _open_node(name, get)
+        live.update(pieces)
+        for entry in entries.values():
             if entry.kind == FOLDER:
                 pending.append(entry.content)
-            elif entry.kind == FILE and entry.content[:32] not in live:
-                live.update(contents.blobs(entry.content, entry.size))
+            else:
+                reach_content(entry, contents, live)
+
+
+def reach_around(
+    node: bytes, left_out: AbstractSet[bytes], get: Get, contents: Contents, live: set[bytes]
+) -> set[bytes]:
+    """As `reach`, but without the content of some paths. Returns the nodes that were not followed in full."""
+    above = {path[: cut.start()] for path in left_out for cut in _CUT.finditer(path)} | {b""}
+    nodes: set[bytes] = set()
+    pending = [(b"", node)]
+    while pending:
+        path, name = pending.pop()
+        if path not in above:
+            reach(name, get, contents, live)
+            continue
+        pieces, entries = _open_node(name, get)
+        nodes.update(pieces, (name,))
+        for child, entry in entries.items():
+            if entry.kind == FOLDER:
+                pending.append((join(path, child), entry.content))
+            elif join(path, child) not in left_out:
+                reach_content(entry, contents, live)
+    return nodes
+
+
+def reach_content(entry: Entry | None, contents: Contents, live: set[bytes]) -> None:
+    if entry is not None and entry.kind == FILE and entry.content[:32] not in live:
+        live.update(contents.blobs(entry.content, entry.size))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from takeback import forked
 from takeback.ports import Finding, Progress, silent
 from takeback.storage.packs import catalog as catalogs
 from takeback.storage.packs.blobs import text_name
@@ -11,6 +12,8 @@ from takeback.storage.packs.log import Pack
 from takeback.storage.packs.packfile import Gap, PackFile
 from takeback.storage.packs.record import Record
 from takeback.storage.packs.view import View
+
+PARALLEL_BYTES_MIN = 8 << 20
 
 
 def check(view: View, *, deep: bool, progress: Progress = silent) -> Iterator[Finding]:
@@ -22,16 +25,34 @@ def check(view: View, *, deep: bool, progress: Progress = silent) -> Iterator[Fi
         if not run.is_intact():
             name = catalogs.run_path(view.folder, run.number).name
             yield Finding(place=name, what="its checksum does not hold")
-    for known in list(view.packs.values()):
-        path = catalogs.pack_path(view.folder, known.number)
-        try:
-            with PackFile(path, known.number) as pack:
-                yield from _check_pack(view, known, pack, deep=deep, progress=progress)
-        except OSError as error:
-            view.refresh()
-            if known.number in view.packs:  # else it was swept away while we looked
-                what = f"the pack cannot be read ({error.strerror}); its contents are lost"
-                yield Finding(place=path.name, what=what)
+    yield from _check_packs(view, deep=deep, progress=progress)
+
+
+def _check_packs(view: View, *, deep: bool, progress: Progress) -> Iterator[Finding]:
+    mine, theirs = forked.halves(view.packs.values(), lambda pack: pack.end)
+    if not deep or not mine or sum(pack.end for pack in theirs) < PARALLEL_BYTES_MIN or not forked.possible():
+        for known in mine + theirs:
+            yield from _check_one(view, known, deep=deep, progress=progress)
+        return
+
+    def check_share(share: list[Pack]) -> list[Finding]:
+        told = progress if share is mine else silent
+        return [found for known in share for found in _check_one(view, known, deep=deep, progress=told)]
+
+    for findings in forked.both(check_share, mine, theirs, list[Finding]):
+        yield from findings
+
+
+def _check_one(view: View, known: Pack, *, deep: bool, progress: Progress) -> Iterator[Finding]:
+    path = catalogs.pack_path(view.folder, known.number)
+    try:
+        with PackFile(path, known.number) as pack:
+            yield from _check_pack(view, known, pack, deep=deep, progress=progress)
+    except OSError as error:
+        view.refresh()
+        if known.number in view.packs:  # else it was swept away while we looked
+            what = f"the pack cannot be read ({error.strerror}); its contents are lost"
+            yield Finding(place=path.name, what=what)
 
 
 def _check_pack(
@@ -45,22 +66,22 @@ def _check_pack(
     blobs = 0
     # What follows the known end belongs to a batch that is not durable yet.
     for item in progress(f"Checking {name}", pack.walk(end=known.end), known.blobs):
-        place = f"{name} at {item.offset}"
         if isinstance(item, Gap):
-            yield Finding(place=place, what=f"{item.end - item.offset} bytes are no record")
+            what = f"{item.end - item.offset} bytes are no record"
+            yield Finding(place=f"{name} at {item.offset}", what=what)
         elif item.is_blob:
             blobs += 1
-            yield from _check_blob(view, pack, item, place, deep=deep)
+            for what in _wrong(view, pack, item, deep=deep):
+                yield Finding(place=f"{name} at {item.offset}", what=what)
     if blobs != known.blobs:
         yield Finding(place=name, what=f"it has {blobs} whole records and should have {known.blobs}")
 
 
-def _check_blob(view: View, pack: PackFile, item: Record, place: str, *, deep: bool) -> Iterator[Finding]:
-    name = text_name(item.digest)
+def _wrong(view: View, pack: PackFile, item: Record, *, deep: bool) -> Iterator[str]:
     if view.locate(item.digest) is None:
-        yield Finding(place=place, what=f"the index does not know the content {name}")
+        yield f"the index does not know the content {text_name(item.digest)}"
     if deep:
         try:
             pack.prove(item)
         except ValueError as error:
-            yield Finding(place=place, what=f"the content {name} is damaged: {error}")
+            yield f"the content {text_name(item.digest)} is damaged: {error}"

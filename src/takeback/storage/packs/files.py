@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from blake3 import blake3
+
 from takeback.ports import FileId
 from takeback.storage.packs import content
 from takeback.storage.packs.blobs import DIGEST_BYTES
@@ -14,6 +16,13 @@ from takeback.storage.packs.store import PackStore
 _LISTED = b"\x01"
 
 
+class _Hasher:
+    """A sink that keeps nothing."""
+
+    def put(self, data: bytes | memoryview) -> bytes:
+        return blake3(data).digest()
+
+
 class StoredContents:
     """The `Contents` port over a pack store. A name is a digest, with one byte more where it names a list."""
 
@@ -22,6 +31,9 @@ class StoredContents:
 
     def put(self, fd: int, size: int) -> bytes:
         return name_of(content.put_file(self._store, fd, size))
+
+    def name(self, fd: int, size: int) -> bytes:
+        return name_of(content.put_file(_Hasher(), fd, size))
 
     def put_many(
         self, files: Iterable[tuple[bytes, int]], root_fd: int

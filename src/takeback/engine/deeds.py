@@ -1,0 +1,46 @@
+"""What a rollback will have done, and has done, about each target."""
+
+from __future__ import annotations
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core.change import Change
+from takeback.core.rollback import Do, Planned
+from takeback.engine.calls import is_doubtful
+from takeback.ports import Swapped
+
+_DID = {
+    Do.ALREADY: e.Did.ALREADY,
+    Do.KEEP: e.Did.KEPT,
+    Do.LEAVE: e.Did.KEPT,
+    Do.MERGE: e.Did.MERGED,
+    Do.COMPENSATE: e.Did.COMPENSATED,
+    Do.CONFLICT: e.Did.CONFLICT,
+}
+
+
+def foreseen(item: Planned) -> e.Did:
+    """What will have been done if all goes well. What nobody can tell stays open, for whoever can."""
+    if item.do is Do.LEAVE and is_doubtful(item.present):
+        return e.Did.UNVERIFIABLE
+    return _DID.get(item.do) or (e.Did.RESTORED if item.goal else e.Did.REMOVED)
+
+
+def done(planned: e.Item, swapped: Swapped | None) -> e.Item:
+    if swapped is None:
+        return planned
+    merged = planned.did is e.Did.MERGED and swapped.did is e.Did.RESTORED
+    did = e.Did.MERGED if merged else swapped.did
+    why = swapped.why or planned.why
+    return msgspec.structs.replace(planned, did=did, verified=swapped.verified, why=why)
+
+
+def written(planned: Change, swapped: Swapped) -> Change:
+    """What the rollback itself did to a target. A version that is not its own came from somebody after it."""
+    only_stamp = planned.before == planned.after
+    unchanged = swapped.now.alike(planned.before) if only_stamp else swapped.now == planned.before
+    if swapped.did is e.Did.CONFLICT or unchanged:
+        return Change(planned.target, planned.before, planned.before)
+    after = swapped.now if swapped.now == planned.after else planned.after
+    return Change(planned.target, planned.before, after)

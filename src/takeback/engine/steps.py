@@ -1,0 +1,101 @@
+"""Steps: the parts of a run's plan, and the usual boundary of what is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from takeback.core import events as e
+from takeback.core.lifecycle import Life
+from takeback.engine.at_work import wholly
+from takeback.errors import UsageError
+
+if TYPE_CHECKING:
+    from takeback.engine.runs import Run
+
+_here: ContextVar[tuple[Step, ...]] = ContextVar("takeback-steps", default=())
+
+
+def innermost(run: Run) -> Step | None:
+    """The step of a run that this code is in."""
+    return next((step for step in reversed(_here.get()) if step.run is run), None)
+
+
+class Step:
+    """A step of a run's plan, as a block."""
+
+    def __init__(self, run: Run, path: str, above: Step | None, retries: int) -> None:
+        self.run = run
+        self.path = path
+        self.above = above
+        self.retries = retries
+        self.id = ""
+        self.body = ""
+        self.done = False
+
+    def __enter__(self) -> Step:
+        self._begin()
+        _here.set((*_here.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _here.set(tuple(step for step in _here.get() if step is not self))
+        self._end(error)
+
+    async def __aenter__(self) -> Step:
+        _, cancelled = await wholly(self._begin)
+        if cancelled:
+            await wholly(lambda: self._end(cancelled))
+            raise cancelled
+        _here.set((*_here.get(), self))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _here.set(tuple(step for step in _here.get() if step is not self))
+        _, cancelled = await wholly(lambda: self._end(error))
+        if cancelled:
+            raise cancelled
+
+    def _begin(self) -> None:
+        run = self.run
+        run.at_work.refuse_closed()
+        history = run._ledger.history
+        for step in list(history.runs[run.id].steps.values()):
+            if step.name == self.path and step.life is Life.DONE and not history.is_undone(step.body):
+                self.id, self.done = step.id, True
+                return
+        if run._replayed:
+            raise UsageError(
+                f"run {run.id} was committed without a step {self.path!r}; nothing was begun",
+                hint="a changed plan is another run: give it another key",
+            )
+        above = self.above.id if self.above else ""
+        began = run._as_action(self.path, run._innermost())
+        looking = run.options.checkpoint != "run"
+        opened = e.StepBegan(self.path, above)
+        self.body = run._tracker.begin(began, stream=run.id, step=opened, looking=looking)
+        self.id = history.actions[self.body].began.step  # type: ignore[union-attr]
+        run._beat.add(self.body)
+
+    def _end(self, error: BaseException | None) -> None:
+        if not self.body:
+            return
+        outcome, why = e.Outcome.DONE, ""
+        try:
+            if error is None:
+                self.run._check_invariants()
+            else:
+                outcome, why = e.Outcome.FAILED, f"{type(error).__name__}: {error}"[:500]
+        except BaseException as broken:
+            outcome, why = e.Outcome.FAILED, str(broken)
+            raise
+        finally:
+            ended: Sequence[e.Event] = [e.StepEnded(self.id, outcome, why)]
+            self.run._tracker.end(self.body, outcome, why=why, after=ended)
+            self.run._beat.remove(self.body)

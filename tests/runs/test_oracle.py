@@ -1,0 +1,102 @@
+"""Whatever a plan did and wherever it failed: it is taken back, and the world is as independent eyes saw it before.
+
+Each case is a generated plan over files, memory and calls to a real service, with one fault: before or after an
+effect of the program, or in the service before its effect, after it, or after it without an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from takeback.core.rollback import Verdict
+from takeback.engine.report import RollbackReport
+from takeback.engine.runs import Run
+from tests.runs.scenarios import GRANULARITIES, Failure, Fault, Play, Scenario, generate
+from tests.runs.scene import Scene
+from tests.runs.service import Refused, ask
+
+ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
+BATCHES = range(40) if ALL else range(4)
+SCENARIOS = 5 if ALL else 1
+
+FAULTS = (Failure, Refused, ConnectionError)
+
+
+def by_exception(play: Play, run: Run) -> RollbackReport | None:
+    """The failure leaves the block."""
+    with pytest.raises(FAULTS), run:
+        play.perform(run)
+    return run.report
+
+
+def by_undo(play: Play, run: Run) -> RollbackReport | None:
+    """The program gives up in peace, the run is committed, and somebody takes it back later."""
+    with run:
+        try:
+            play.perform(run)
+        except FAULTS:
+            pass
+    return play.scene.tb.undo(run.id)
+
+
+def by_replanning(play: Play, run: Run) -> RollbackReport | None:
+    """The program goes back to the beginning of a step, looks, and fails for good after that."""
+    with pytest.raises(Failure), run:
+        try:
+            play.perform(run)
+        except FAULTS:
+            pass
+        step, world, memory = play.chance.choice(play.starts)
+        if run.options.checkpoint != "run":
+            report = run.rollback(to=step)
+            assert report.verdict in (Verdict.CLEAN, Verdict.NOTHING)
+            assert world.residue(play.scene.look()) == []
+            assert run.memory == memory
+        with run.step("another way"):
+            play.scene.human("another", "way")
+        raise Failure
+    return run.report
+
+
+WAYS: tuple[Callable[[Play, Run], RollbackReport | None], ...] = (by_exception, by_undo, by_replanning)
+
+
+def one_case(scene: Scene, scenario: Scenario, fault: Fault, number: int) -> tuple[str, str]:
+    """Play one case; gives the run, and what was left behind."""
+    way, granularity = WAYS[number % len(WAYS)], GRANULARITIES[number // 3 % len(GRANULARITIES)]
+    before = scene.look()
+    run = scene.tb.run(f"case {number}", checkpoint=granularity)
+    play = Play(scene, scenario, fault, random.Random(number))
+    report = way(play, run)
+    ask("heal")
+    residue = before.residue(scene.look())
+    assert report is not None
+    assert report.verdict in (Verdict.CLEAN, Verdict.NOTHING), report
+    return run.id, f"{way.__name__} at {granularity}: {residue}, but: {report}" if residue else ""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_nothing_is_left_behind(scene: Scene, batch: int, record_property: Any) -> None:
+    chance = random.Random(f"oracle {batch}")
+    runs: list[str] = []
+    count: Counter[str] = Counter()
+    for _ in range(SCENARIOS):
+        for n in range(chance.randint(0, 4)):  # the human's own, each time a little different
+            scene.human(chance.choice(["plan", f"own-{n}", f"deep/own-{n}"]), f"{chance.random()}")
+        scenario = generate(chance)
+        for fault in scenario.faults():
+            id, left = one_case(scene, scenario, fault, sum(count.values()))
+            assert left == "", f"{scenario} {fault}"
+            runs.append(id)
+            count[fault.kind] += 1
+    memories = scene.memories()
+    assert {id: memories[id] for id in runs} == {id: {} for id in runs}
+    record_property("cases", sum(count.values()))
+    print(f"batch {batch}: {sum(count.values())} cases, {dict(count)}")  # noqa: T201
