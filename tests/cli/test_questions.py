@@ -171,10 +171,16 @@ def test_a_humans_word_on_a_call_in_doubt(world: Workspace, word: str, bookings:
     assert waiting["id"] == run
     listed = world.do("handover", "list").stdout
     assert f"in doubt: {call} charge" in listed and f"--happened|--never {call}" in listed
-    world.do("handover", "return", run, word, call)
+    assert "not JSON" in world.do("handover", "return", run, "--happened", f"{call}={{", code=2).stderr
+    told = f'{call}={{"paid": 7}}' if word == "--happened" else call
+    world.do("handover", "return", run, word, told)
     said = world.do("resume", run, "--exec")
     assert f"{run} is done" in said.stderr
     assert len(service.bookings()) == bookings
+    if word == "--happened":
+        assert world.do("show", call, "--json").json["result"] == {"paid": 7}
+        moments = world.do("replay", run, "--json").json["moments"]
+        assert {"paid": 7} in [m["result"] for m in moments if m["type"] == "action-told"]
 
 
 # Runs that were killed
