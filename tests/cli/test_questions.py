@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli import service
 from tests.world.cli import Result, Workspace, environment
+from tests.world.cli import run as run_command
 
 from .processes import wait_for
 from .test_log import offered
@@ -253,7 +254,9 @@ def test_a_plan_that_was_killed_is_resumed(world: Workspace) -> None:
     steps = [{"id": "write", "tool": "tools:write"}, {"id": "die", "tool": "tools:die", "after": ["write"]}]
     world.human("plan.json", json.dumps({"name": "plan", "steps": steps}))
     world.save()
-    assert world.run("plan", "run", "plan.json").code == -9
+    # Its command line means a folder: the one in which it was given.
+    words = ["-C", world.root.name, "plan", "run", "plan.json"]
+    assert run_command(words, cwd=world.root.parent, home=world.home).code == -9
     told = world.do("resume").stdout
     assert "plan: interrupted" in told and "1 step done, stopped in die" in told
     assert "is done" in world.do("resume", "--exec").stderr

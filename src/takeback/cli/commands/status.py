@@ -100,7 +100,7 @@ def _lines(root: str, history: History, waiting: list[Approval]) -> list[str]:
             else f"  try again   takeback {action.kind}"
         )
     for run in _going_on(history):
-        lines.append(f"Run {run.id} goes on since {ago(run.began_us)}: {run.began.name}")
+        lines.append(f"Run {run.id} is at work, begun {ago(run.began_us)}: {run.began.name}")
     if idle := _last_without_effect(history):
         lines.append(
             f"Run {idle.id} was interrupted {ago(idle.ended_us)} and had changed nothing: {idle.began.name}"
