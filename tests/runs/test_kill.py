@@ -6,6 +6,7 @@ nobody could tell, and then a human was asked and nothing was done twice.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,6 +205,27 @@ def test_killed_while_it_takes_itself_back(tmp_path: Path, how: str, racing: int
             assert codes == [0] * racing, f"{name}: {codes} {(folder / 'errors').read_text()}"
             assert items() == dict.fromkeys(ITEMS, 1), name
         sound(folder)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("how", list(TOOLS))
+def test_killed_again_while_it_recovers(tmp_path: Path, how: str) -> None:
+    """The first recoverer dies too, anywhere; two more race for what is left."""
+    passed = places(failing_trip, prepared(tmp_path / "all"), how, "step", errors=tmp_path / "errors")
+    first = [passed.index(name) + 1 for name in ("call-ended", "rollback-recorded", "call-undone")]
+    for n, second in itertools.product(first, range(1, 200, 1 if ALL else 23)):
+        folder = prepared(tmp_path / f"{n}-{second}")
+        assert killed_at(n, failing_trip, folder, how, "step", errors=folder / "errors")
+        if not killed_at(second, trip, folder, how, "step", errors=folder / "errors"):
+            break
+        codes = recover(folder, trip, 2, how, "step")
+        if any(r.life is Life.HANDED_OVER for r in sound(folder).values()):
+            assert how == "blind" and set(codes) == {CONFLICT}
+            assert all(count == 1 for count in items().values())
+            ask_human(folder)
+            codes = recover(folder, trip, 2, how, "step")
+        assert codes == [0, 0], f"{n} {second}: {(folder / 'errors').read_text()}"
+        assert items() == dict.fromkeys(ITEMS, 1)
 
 
 def test_undisturbed(tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ from takeback.core.values import plain
 from takeback.engine import actions
 from takeback.engine.actions import Function, declared
 from takeback.engine.at_work import AtWork, wholly
-from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, standing, told
+from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_outside, standing, told
 from takeback.engine.gate import Gate
 from takeback.engine.ground import name_in_rules
 from takeback.engine.life import Heartbeat
+from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.errors import HandedOver, InvariantBroken, RefusedError, UsageError
 from takeback.resources.calls.resource import Call
@@ -47,6 +48,8 @@ class Parts(Protocol):
     def calls(self) -> Calls: ...
     @property
     def gate(self) -> Gate: ...
+    @property
+    def rollbacks(self) -> Rollbacks: ...
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -85,6 +88,7 @@ class Caller:
         self._ledger = parts.tracker.ledger
         self._calls = parts.calls
         self._gate = parts.gate
+        self._rollbacks = parts.rollbacks
         self._place = place
         self._nth = nth
         self._key = key
@@ -181,6 +185,13 @@ class Caller:
                     f"the key {given.key!r} is that of {action.name} ({id}); {self._declared.name} was not called",
                     hint="a key names one action of its run",
                 )
+            if is_outside(action) and history.is_half_undone(id):
+                self._rollbacks.once_more(id)
+                if history.is_half_undone(id):
+                    raise HandedOver(
+                        f"{action.name} ({id}) was to be taken back, and nobody can tell whether it is",
+                        hint=f"look, mend its undo handler, then `takeback undo {id}`",
+                    )
             if in_doubt(history, action) and not self._cleared_up(action):
                 raise HandedOver(
                     f"nobody can tell whether {action.name} ({id}) happened: {action.why}",

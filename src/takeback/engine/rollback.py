@@ -143,6 +143,13 @@ class Rollbacks:
             # Also where nothing was changed: its calls count as taken back, and are made again if asked for.
             return self._decide(plan, e.RollbackKind.UNDO, preview=preview, even_nothing=bool(chosen.actions))
 
+    def once_more(self, action: str) -> None:
+        """Try again to take back what a rollback could not, also while its run goes on."""
+        with self.tracker.lock.held():
+            self.ledger.refresh()
+            plan = self._plan(select.of_actions(self.ledger.history, [action]), OnConflict.STOP)
+            self._decide(plan, e.RollbackKind.UNDO, preview=False)
+
     @contextmanager
     def _quiet(self) -> Iterator[RollbackReport | None]:
         """Hold the lock while nothing runs, with the record up to date with the world.
@@ -263,6 +270,7 @@ class Rollbacks:
             raise ConflictError(str(report), hint=hint_of(report), report=report)
         if not plan.items and not even_nothing:
             return report
+        self._note_gone(plan)
         faults.reach(PLANNED)
         items = tuple(
             # Where nothing is to be written, the look before the plan is the verification.
@@ -275,6 +283,17 @@ class Rollbacks:
         (record,) = self.ledger.append([began])
         faults.reach(RECORDED)
         return self._carry_out(record.id, began)
+
+    def _note_gone(self, plan: Plan) -> None:
+        """What another system does not have any more, though nobody here took it back, is recorded as such."""
+        gone = tuple(
+            Change(item.target, recorded, item.present)
+            for item in plan.items
+            if self.tracker.resources[item.target.resource].traits.external
+            and (recorded := self.ledger.history.latest(item.target)) != item.present
+        )
+        if gone:
+            self.ledger.append([e.DriftSeen(gone)])
 
     def _carry_out(
         self, id: str, began: e.RollbackBegan, *, finished_earlier: bool = False
