@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -199,9 +199,17 @@ class Workspace(Assembly):
         return self.runs.take(run, config.actor())
 
     def give_back(
-        self, run: str, note: str = "", *, happened: Sequence[str] = (), never: Sequence[str] = ()
+        self,
+        run: str,
+        note: str = "",
+        *,
+        happened: Sequence[str] | Mapping[str, Any] = (),
+        never: Sequence[str] = (),
     ) -> Recorded:
-        """Give a run back so that it can be continued, with your word on the calls that are in doubt."""
+        """Give a run back so that it can be continued, with your word on the calls that are in doubt.
+
+        `happened` names calls, or maps each to what it gave.
+        """
         if inside := self.inside_action():
             raise RefusedError(
                 f"this was asked from inside {inside}: only a human gives a run back. Nothing was changed",
