@@ -54,6 +54,22 @@ def test_an_undo_takes_calls_back_as_a_whole_and_a_redo_brings_them_back() -> No
     assert not history.is_undone(id)
 
 
+def test_what_could_not_be_taken_back_is_half_undone() -> None:
+    story = Story()
+    run = story.run()
+    done, stuck = story.act({"f": "1"}, run), story.act({"g": "1"}, run)
+    undo = story.tell(e.RollbackBegan(UNDO, (done, stuck))).id
+    items = [
+        e.Item(entry.target, did, settles=(entry.action,), seqs=(entry.seq,))
+        for id, did in ((done, e.Did.REMOVED), (stuck, e.Did.FAILED))
+        for entry in story.history.entries(id)
+    ]
+    story.tell(e.RollbackEnded(undo, tuple(items)))
+    assert story.history.is_undone(done) and not story.history.is_half_undone(done)
+    assert story.history.is_half_undone(stuck) and not story.history.is_undone(stuck)
+    assert not story.history.is_half_undone(run)
+
+
 def test_what_a_run_did_after_a_position() -> None:
     story = Story()
     run = story.run()
@@ -119,8 +135,9 @@ def test_a_humans_word_on_a_call_in_doubt() -> None:
     story.tell(e.ActionTold(id, happened=False), run)
     assert story.history.live(id) == []
     other = story.act({"g": "1"}, run, in_doubt=True)
-    story.tell(e.ActionTold(other, happened=True, changes=()), run)
+    story.tell(e.ActionTold(other, happened=True, changes=(), result={"id": 7}), run)
     assert len(story.history.live(other)) == 1
+    assert story.history.actions[other].result == {"id": 7}
     story.tell(e.ActionTold("a99", happened=True), run)
     assert len(story.history.breaches) == 1
 

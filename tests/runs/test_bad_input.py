@@ -333,6 +333,20 @@ def test_an_approval_is_for_one_payload_and_holds_once(scene: Scene) -> None:
     assert made("100") == 1
 
 
+def test_an_agent_cannot_allow_itself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs inside an action, by its environment, cannot approve; from outside it can be answered."""
+    thread, raised = wiring(scene, "100", approval_wait_s=20)
+    id = waiting(scene)
+    with monkeypatch.context() as inside:
+        inside.setenv("TAKEBACK_ACTION", f"{scene.tb.state.name}:a3")
+        with pytest.raises(RefusedError, match="inside a3"):
+            scene.tb.approve(id)
+    assert made("100") == 0 and scene.tb.history.approvals[id].life is Life.OPEN
+    scene.tb.runs.answer(id, granted=True, actor="human")
+    thread.join()
+    assert raised == [] and made("100") == 1
+
+
 def test_an_approval_runs_out(scene: Scene) -> None:
     with pytest.raises(RefusedError, match="in time"), scene.tb.run("wire", approval_wait_s=0.05) as run:
         run.call(tools.wire, "100")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,7 +144,8 @@ def read_card(state: Path) -> Card:
 def write_card(state: Path, root: Path) -> None:
     """Note which directory this is, atomically."""
     card = Card(CARD_FORMAT, text_of(os.fsencode(root)), identity(root))
-    target, temporary = state / CARD, state / f"{CARD}.new"
+    # A name of its own: others may be writing theirs at this moment.
+    target, temporary = state / CARD, state / f"{CARD}.{os.getpid()}.{threading.get_ident()}.new"
     if target.exists() and read_card(state) == card:
         return
     try:
