@@ -10,7 +10,7 @@ from typing import Any
 from takeback import config
 from takeback.assembly import Assembly
 from takeback.core import events as e
-from takeback.core import ids
+from takeback.core import ids, selection
 from takeback.core.change import Change, Target
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
@@ -51,11 +51,23 @@ class Workspace(Assembly):
         Without anything: what has changed since the last action began, or since the last checkpoint.
         """
         start, end, wanted = _id(a), _id(b), path_filter(self.root, self.history, paths)
-        if start and ids.parse(start)[0] == ids.ACTION and not end:
-            changes: Iterable[Change] = self._action(start).changes
+        if start and ids.parse(start)[0] != ids.CHECKPOINT and not end:
+            changes: Iterable[Change] = self._made_by(start)
         else:
             changes = self._between(start, end)
         return Diff(tuple(change for change in changes if wanted(change.target)), self.files.text)
+
+    def _made_by(self, id: str) -> Iterable[Change]:
+        """What an action, a step or a run changed, from before it to after it."""
+        history = self.history
+        if id in history.actions:
+            return history.actions[id].changes
+        made: dict[Target, Change] = {}
+        for action in selection.actions_of(history, id):
+            for change in history.actions[action].changes:
+                first = made.get(change.target, change)
+                made[change.target] = Change(change.target, first.before, change.after)
+        return [change for change in made.values() if change.target.resource == "files"]
 
     def _between(self, start: str, end: str) -> Iterable[Change]:
         with self.lock.held():
@@ -64,12 +76,6 @@ class Workspace(Assembly):
             since = self._mark_of(start) if start else _last_beginning(history)
             until = now or self._mark_of(end)
             return list(self.files.changes(since, until)) if since else []
-
-    def _action(self, id: str) -> Action:
-        action = self.history.actions.get(id)
-        if action is None:
-            raise UsageError(f"there is no action {id}", hint="`takeback log` lists what there is")
-        return action
 
     def _mark_of(self, id: str) -> e.Mark:
         """The files as they were at a checkpoint, or when an action began."""

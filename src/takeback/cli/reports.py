@@ -61,7 +61,7 @@ def print_report(session: Session, history: History, report: RollbackReport) -> 
         session.line("  everything was as before already")
     for did, lines in _groups(report):
         for head, line in zip([did] + [""] * (len(lines) - 1), lines, strict=True):
-            session.line(f"  {paint(head.ljust(11), bold=True)}{line}")
+            session.line(f"  {paint(head.ljust(10), bold=True)} {line}")
     _print_close(session, report)
     return _code(report)
 

@@ -51,7 +51,7 @@ def of_ids(history: History, wanted_ids: Iterable[str], wanted: Filter = any_tar
     """What these actions, steps and runs did."""
     actions: list[str] = []
     for id in wanted_ids:
-        actions.extend(_actions_of(history, id))
+        actions.extend(actions_of(history, id))
     return of_actions(history, actions, wanted)
 
 
@@ -94,7 +94,8 @@ def of_actions(history: History, actions: Iterable[str], wanted: Filter = any_ta
     return Selection(chosen, tuple(ordered), tuple(bare))
 
 
-def _actions_of(history: History, id: str) -> list[str]:
+def actions_of(history: History, id: str) -> list[str]:
+    """The actions that an action's, a step's or a run's id stands for."""
     kind, _ = ids.parse(id)
     if kind == ids.ACTION and id in history.actions:
         action: Action = history.actions[id]

@@ -13,7 +13,7 @@ from takeback.cli.runs import (
     standing_lines,
     waits_for_a_decision,
 )
-from takeback.cli.session import Session, TakebackCommand, ago, iso, plural
+from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at, iso, plural
 from takeback.cli.views import is_worth_a_row, run_data, what
 from takeback.core.events import Item
 from takeback.core.history import SETTLING, History
@@ -39,6 +39,7 @@ def command(session: Session) -> None:
         session.line(f"{root} is not protected yet.")
         return session.line("  begin   takeback init   or   takeback run -- COMMAND")
     session.opened.append(workspace)
+    find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
     with workspace:
         if workspace.history.open_actions() or workspace.history.open_runs():
             _settle(workspace)
