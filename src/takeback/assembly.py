@@ -157,7 +157,7 @@ class Assembly:
     def runs(self) -> Conductor:
         """Runs, and what they need of humans."""
         return Conductor(
-            self.tracker, self.rollbacks, self._calls, SystemClock(), self.recover, self._judging
+            self.tracker, self.rollbacks, self._calls, SystemClock(), self.recover, self._judging, self.root
         )
 
     def _judging(self) -> Judging:

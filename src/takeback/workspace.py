@@ -140,8 +140,12 @@ class Workspace(Assembly):
         ref: str = "",
         command: Sequence[str] | None = None,
         wait_s: float = 60.0,
+        steps: Sequence[str] = (),
     ) -> Run:
-        """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception."""
+        """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception.
+
+        With `steps` its progress is also kept in a workflow file, for restarts.
+        """
         options = options_of(
             name,
             key=key,
@@ -156,6 +160,7 @@ class Workspace(Assembly):
             command=config.command_line() if command is None else tuple(command),
             folder=config.folder(),
             wait_s=wait_s,
+            steps=tuple(steps),
         )
         return self.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
 
@@ -208,7 +213,7 @@ class Workspace(Assembly):
     ) -> Recorded:
         """Give a run back so that it can be continued, with your word on the calls that are in doubt.
 
-        `happened` names calls, or maps each to what it gave.
+        `happened` names calls, or maps each to what it gave, for the run to go on with.
         """
         if inside := self.inside_action():
             raise RefusedError(

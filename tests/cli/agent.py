@@ -15,7 +15,7 @@ from tests.cli import service
 
 
 def wire(tb: Workspace) -> None:
-    with tb.run("pay", approval_wait_s=30) as run:
+    with tb.run("pay", approval_wait_s=300) as run:
         Path("plan.md").write_text("paid\n")
         run.call(service.wire, 5, password="hunter2-hunter2")
 
@@ -78,7 +78,7 @@ def sly(tb: Workspace) -> None:
 
     helper = threading.Thread(target=answer)
     try:
-        with tb.run("sly", approval_wait_s=60) as run:
+        with tb.run("sly", approval_wait_s=300) as run:
             helper.start()
             run.call(service.wire, 5)
     except takeback.RefusedError:

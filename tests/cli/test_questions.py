@@ -37,7 +37,7 @@ def start(world: Workspace, name: str) -> subprocess.Popen[str]:
 
 def act(world: Workspace, name: str) -> Result:
     process = start(world, name)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=100)
     return Result(process.returncode, out, err)
 
 
@@ -74,7 +74,7 @@ def test_what_cannot_be_taken_back_waits_for_approve(world: Workspace) -> None:
     assert "another payload" in other.stderr
     said = world.do("approve", question["id"], "--payload", question["payload"])
     assert said.stdout.startswith(f"Allowed {question['id']}: wire(5")
-    _, err = agent.communicate(timeout=60)
+    _, err = agent.communicate(timeout=100)
     assert agent.returncode == 0, err
     assert service.bookings() == [{"amount": 5}] and world.read("plan.md") == "paid\n"
     shown = world.do("show", question["id"])
@@ -89,7 +89,7 @@ def test_what_is_denied_does_not_begin_and_the_agent_hears_why(world: Workspace)
     question = asked(world)
     denied = world.do("deny", question["id"], "--why", "not on a Friday", "--json").json
     assert (denied["state"], denied["answer"]) == ("denied", "not on a Friday")
-    _, err = agent.communicate(timeout=60)
+    _, err = agent.communicate(timeout=100)
     assert agent.returncode == 1 and "not on a Friday" in err and "It was not started" in err
     assert not service.bookings() and world.read("plan.md") == "old\n"
     shown = world.do("show", run_of(world, "pay")).stdout
@@ -111,7 +111,7 @@ def test_inside_a_command_under_takeback_nothing_is_allowed_either(world: Worksp
     inner = f"{sys.executable} -m takeback approve {question['id']}"
     world.agent(f"{inner}; test $? = 3")
     world.do("deny", question["id"])
-    agent.communicate(timeout=60)
+    agent.communicate(timeout=100)
     assert not service.bookings()
 
 
@@ -171,10 +171,16 @@ def test_a_humans_word_on_a_call_in_doubt(world: Workspace, word: str, bookings:
     assert waiting["id"] == run
     listed = world.do("handover", "list").stdout
     assert f"in doubt: {call} charge" in listed and f"--happened|--never {call}" in listed
-    world.do("handover", "return", run, word, call)
+    assert "not JSON" in world.do("handover", "return", run, "--happened", f"{call}={{", code=2).stderr
+    told = f'{call}={{"paid": 7}}' if word == "--happened" else call
+    world.do("handover", "return", run, word, told)
     said = world.do("resume", run, "--exec")
     assert f"{run} is done" in said.stderr
     assert len(service.bookings()) == bookings
+    if word == "--happened":
+        assert world.do("show", call, "--json").json["result"] == {"paid": 7}
+        moments = world.do("replay", run, "--json").json["moments"]
+        assert {"paid": 7} in [m["result"] for m in moments if m["type"] == "action-told"]
 
 
 # Runs that were killed

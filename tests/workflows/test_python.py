@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import takeback
-from takeback.workflows.steps import keep_for_run
+from takeback.opening import open_workspace
 
 from .helpers import living, read, record, run, start
 
@@ -91,14 +94,57 @@ def test_a_blocked_one_says_why(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_of_the_engine_keeps_the_same_file(tmp_path: Path) -> None:
-    kept = keep_for_run(tmp_path, "r5", key="billing", steps=["edit", "migrate"], agent="codex")
-    with kept.step("edit"):
-        assert read(tmp_path, "r5")["currentStep"] == "edit"
-    assert read(tmp_path, "r5")["completedSteps"] == ["edit"]
-    kept.end("failed")
-    assert read(tmp_path, "r5")["status"] == "failed"
-    assert not (tmp_path / "memory/checkpoints/r5.lock").exists()
+@pytest.fixture
+def tb(tmp_path: Path) -> Iterator[takeback.Workspace]:
+    root = tmp_path / "work"
+    root.mkdir()
+    with open_workspace(root, home=tmp_path / "state", watching=False) as workspace:
+        yield workspace
+
+
+def only_file(tb: takeback.Workspace) -> dict[str, Any]:
+    (path,) = (tb.root / "memory/checkpoints").glob("*.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_a_run_of_the_engine_keeps_the_same_file(tb: takeback.Workspace) -> None:
+    with tb.run("add billing", key="billing", steps=["edit", "migrate"]) as task:
+        with task.step("edit"):
+            assert only_file(tb)["currentStep"] == "edit"
+        kept = only_file(tb)
+        assert (kept["status"], kept["completedSteps"]) == ("in_progress", ["edit"])
+        with task.step("migrate"):
+            pass
+    kept = only_file(tb)
+    assert (kept["status"], kept["completedSteps"]) == ("done", ["edit", "migrate"])
+    assert kept["workflowId"].startswith("add-billing-") and kept["idempotencyKey"] == "billing"
+
+
+def test_a_failed_run_says_so_and_the_next_attempt_has_a_file_of_its_own(tb: takeback.Workspace) -> None:
+    with (
+        pytest.raises(ValueError, match="no"),
+        tb.run("task", key="k", steps=["one"]) as task,
+        task.step("one"),
+    ):
+        raise ValueError("no")
+    assert (only_file(tb)["status"], only_file(tb)["completedSteps"]) == ("failed", [])
+    with tb.run("task", key="k", steps=["one"]) as task, task.step("one"):
+        pass
+    states = [json.loads(p.read_text())["status"] for p in (tb.root / "memory/checkpoints").glob("*.json")]
+    assert sorted(states) == ["done", "failed"]
+
+
+def test_a_run_that_waits_for_a_human_is_blocked(tb: takeback.Workspace) -> None:
+    with pytest.raises(takeback.HandedOver), tb.run("task", key="k", steps=["one"]) as task:
+        task.hand_over("help")
+    assert only_file(tb)["status"] == "blocked"
+
+
+def test_a_run_with_a_file_needs_a_key(tb: takeback.Workspace) -> None:
+    with pytest.raises(takeback.UsageError, match="needs a key"):
+        tb.run("task", steps=["one"])
+    assert not (tb.root / "memory").exists()
 
 
 def test_no_steps_make_no_workflow(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ This page is made from the help texts: `python -m takeback.cli.reference > docs/
   nearest folder with a takeback.toml; else with a `.git`; else on the current folder.
 - `--json` prints one object on standard output, an error as `{"error": {"code", "message", "hint"}}`.
   `run --json` writes its object to standard error, since standard output belongs to the command.
-- An id is a letter and a number: `a7` an action, `r5` a run, `s6` a step of it, `p9` a question to you, `c3` a checkpoint.
-  `takeback log` lists them.
+- An id is a letter and a number: `a7` an action, `r5` a run, `s6` a step of it, `p9` a question to you, `c3` a
+  checkpoint. `takeback log` lists them.
 - Settings and environment variables are in [CONFIG.md](CONFIG.md).
 """
 

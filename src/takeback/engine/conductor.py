@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from takeback.core import events as e
@@ -15,6 +16,7 @@ from takeback.core.values import plain
 from takeback.engine import gate
 from takeback.engine.calls import Calls, in_doubt, told
 from takeback.engine.gate import Approve, Gate, Judge
+from takeback.engine.kept_file import KeptFile
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.runs import Options, Parts, Run
 from takeback.engine.tracker import Tracker
@@ -35,6 +37,7 @@ class Conductor:
         clock: Clock,
         recover: Callable[[], None],
         judges: Callable[[], Judge],
+        root: Path,
     ) -> None:
         self._tracker = tracker
         self._ledger = tracker.ledger
@@ -43,6 +46,7 @@ class Conductor:
         self._clock = clock
         self._recover = recover
         self._judges = judges
+        self._root = root
 
     def run(self, options: Options, *, approve: Approve | None, approval_wait_s: float) -> Run:
         if options.checkpoint not in CHECKPOINTS:
@@ -57,7 +61,9 @@ class Conductor:
             approve=approve,
             wait_s=approval_wait_s,
         )
-        return Run(Parts(self._tracker, self._rollbacks, self._calls, door, self._recover), options)
+        o = options
+        file = KeptFile(self._root, o.name, o.key, o.steps, o.actor)
+        return Run(Parts(self._tracker, self._rollbacks, self._calls, door, self._recover, file), o)
 
     def resume(self, id: str = "") -> list[Recorded]:
         """Settle what a crash left in doubt; gives the runs that can be continued, or the one that is named."""

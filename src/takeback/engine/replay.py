@@ -181,7 +181,7 @@ def _belongs(history: History, record: Record, run: str, own: set[str]) -> bool:
 
 
 def _given(history: History, event: e.Event, id: str, result: Result) -> Any:
-    if not isinstance(event, e.ActionEnded | e.ActionNoted | e.ActionSettled):
+    if not isinstance(event, e.ActionEnded | e.ActionNoted | e.ActionSettled | e.ActionTold):
         return None
     action = history.actions[id]
     try:

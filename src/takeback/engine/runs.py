@@ -25,6 +25,7 @@ from takeback.engine.buffered import Buffered
 from takeback.engine.calling import Caller
 from takeback.engine.calls import Calls, is_taken_back, undone_since
 from takeback.engine.gate import Gate
+from takeback.engine.kept_file import KeptFile
 from takeback.engine.life import Heartbeat
 from takeback.engine.memory import Memory, Place
 from takeback.engine.recovery import end_taken_back
@@ -61,6 +62,8 @@ class Options(msgspec.Struct, frozen=True):
     folder: str = ""
     autopilot: bool = False
     wait_s: float = 60.0
+    steps: tuple[str, ...] = ()
+    """What is to be kept in a workflow file, for a restart by something that knows no more than that."""
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -71,6 +74,7 @@ class Parts(msgspec.Struct, frozen=True):
     calls: Calls
     gate: Gate
     recover: Callable[[], None]
+    file: KeptFile
 
 
 class Run:
@@ -106,6 +110,8 @@ class Run:
                     hint="wait for it, or use another key",
                 )
             time.sleep(POLL_S)
+        if not self._replayed:
+            self._begin_file()
         return self
 
     def __exit__(
@@ -124,12 +130,20 @@ class Run:
                 except BaseException as late:
                     self._fail(late)
                     raise
+                self._parts.file.end("done")
             else:
                 self._fail(error)
         finally:
             self._beat.stop()
             if self._body and self._ledger.history.actions[self._body].life is not Life.OPEN:
                 self._beat.remove(self._body)
+
+    def _begin_file(self) -> None:
+        try:
+            self._parts.file.begin(self._ledger.history.runs[self.id].began.generation)
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
     async def __aenter__(self) -> Run:
         _, cancelled = await wholly(self.__enter__)
@@ -231,19 +245,23 @@ class Run:
         why = f"{type(error).__name__}: {error}"[:500]
         if isinstance(error, HandedOver):
             self._tracker.end(self._body, e.Outcome.STOPPED, after=[e.RunHandedOver(error.message)])
+            self._parts.file.end("blocked", "it waits for a human")
             return
         self._tracker.end(self._body, e.Outcome.FAILED, why=why)
         try:
             self.report = self._parts.rollbacks.of_run(self.id, on_conflict=self.options.on_conflict)
         except ConflictError as stopped:
             self._ledger.append([e.RunHandedOver(f"{why}; {stopped.message}")], self.id)
+            self._parts.file.end("blocked", "it was not taken back")
             raise RollbackIncomplete(stopped.message, stopped.hint, report=stopped.report) from error
         if self.report.verdict is Verdict.PARTIAL:
             self._ledger.append([e.RunHandedOver(f"{why}; {self.report}")], self.id)
+            self._parts.file.end("blocked", "it was taken back in part")
             raise RollbackIncomplete(
                 str(self.report), hint="the report names what remains", report=self.report
             ) from error
         self._ledger.append([e.RunEnded(e.Outcome.FAILED, why)], self.id)
+        self._parts.file.end("failed")
         error.add_note(f"Takeback: {self.report}")
 
     def _out_of_time(self) -> RunBusy:

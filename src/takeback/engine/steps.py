@@ -69,6 +69,7 @@ class Step:
         for step in list(history.runs[run.id].steps.values()):
             if step.name == self.path and step.life is Life.DONE and not history.is_undone(step.body):
                 self.id, self.done = step.id, True
+                run._parts.file.step_done(self.path)
                 return
         if run._replayed:
             raise UsageError(
@@ -99,3 +100,5 @@ class Step:
             ended: Sequence[e.Event] = [e.StepEnded(self.id, outcome, why)]
             self.run._tracker.end(self.body, outcome, why=why, after=ended)
             self.run._beat.remove(self.body)
+        if outcome is e.Outcome.DONE:
+            self.run._parts.file.step_done(self.path)

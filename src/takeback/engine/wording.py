@@ -165,7 +165,8 @@ def _action_settled(history: History, _record: Record, event: e.ActionSettled) -
 
 
 def _action_told(history: History, _record: Record, event: e.ActionTold) -> Told:
-    who, name = event.actor or "a human", history.actions[event.action].name
+    who = "its check" if event.actor == "check" else event.actor or "a human"
+    name = history.actions[event.action].name
     return Told(event.action, f"{who} says that {name} {'happened' if event.happened else 'never happened'}")
 
 

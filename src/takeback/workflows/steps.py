@@ -134,10 +134,3 @@ def workflow(
             f"{id} {who}; nothing was done", hint="wait, or use `takeback workflow resume --steal-lock`"
         )
     return Workflow(checkpoints, *found)
-
-
-def keep_for_run(
-    root: str | os.PathLike[str], run: str, *, key: str, steps: Sequence[str], agent: str
-) -> Workflow:
-    """The same file, kept for a run of the engine. The engine calls `step` around its steps and `end` at the end."""
-    return workflow(run, key=key, steps=steps, root=root, agent=agent)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+import msgspec
 
 from takeback.cli.choices import ids_of
 from takeback.cli.runs import standing_data, standing_lines
 from takeback.cli.session import Session, TakebackGroup
+from takeback.errors import UsageError
 
 
 @click.group("handover", cls=TakebackGroup)
@@ -53,7 +57,10 @@ def take(session: Session, run: str) -> None:
 @click.argument("run", shell_complete=ids_of("handovers"))
 @click.option("--note", metavar="T", default="", help="What you did, for the log")
 @click.option(
-    "--happened", metavar="ACTION", multiple=True, help="This call in doubt did happen; may be repeated"
+    "--happened",
+    metavar="ACTION[=RESULT]",
+    multiple=True,
+    help="This call in doubt did happen, and gave this JSON; may be repeated",
 )
 @click.option(
     "--never", metavar="ACTION", multiple=True, help="This call in doubt never happened; may be repeated"
@@ -62,13 +69,25 @@ def take(session: Session, run: str) -> None:
 def return_(session: Session, run: str, note: str, happened: tuple[str, ...], never: tuple[str, ...]) -> None:
     """Give a run back, so that it can be continued
 
-    Your word on a call in doubt counts: one that happened is not made again, one that never happened is.
+    Your word on a call in doubt counts: one that happened is not made again, one that never happened is. The run goes
+    on with the result that you name, or with null.
     """
     with session.workspace() as workspace:
-        returned = workspace.give_back(run, note, happened=happened, never=never)
+        returned = workspace.give_back(run, note, happened=dict(map(_result, happened)), never=never)
         history = workspace.history
     if session.json:
         return session.data(standing_data(history, returned))
     session.line(f"Gave {run} back.")
     for line in standing_lines(history, returned):
         session.line(line)
+
+
+def _result(word: str) -> tuple[str, Any]:
+    action, is_told, text = word.partition("=")
+    try:
+        return action, msgspec.json.decode(text) if is_told else None
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"the result of {action} is not JSON: {error}; nothing was changed",
+            hint=f"as in --happened '{action}={{\"id\": 7}}'",
+        ) from error

@@ -1,0 +1,51 @@
+"""The restart-safe workflow file of a run: for whoever knows nothing of Takeback but that file.
+
+The journal is the truth; the file follows it. So what only the journal knows after a crash is told to it again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from takeback.core.codec import digest
+from takeback.errors import UsageError
+from takeback.workflows.steps import Workflow, workflow
+
+
+class KeptFile:
+    """Follows one run. Without steps there is no file, and nothing is done."""
+
+    def __init__(self, root: Path, name: str, key: str, steps: Sequence[str], agent: str) -> None:
+        if steps and not key:
+            raise UsageError(
+                "a run whose steps are kept in a workflow file needs a key; nothing was begun",
+                hint="a restarted program finds it again by that: tb.run(name, key=..., steps=[...])",
+            )
+        self._root = root
+        self._name = name
+        self._key = key
+        self._steps = tuple(steps)
+        self._agent = agent or "python"
+        self._file: Workflow | None = None
+
+    def begin(self, generation: int) -> None:
+        """Begin the file or go on with it; RunBusy where a living process holds it."""
+        if self._steps:
+            key = self._key if generation == 1 else f"{self._key} (attempt {generation})"
+            slug = re.sub(r"[^\w-]+", "-", self._name).strip("-") or "run"
+            id = f"{slug[:60]}-{digest(key.encode()).partition(':')[2][:8]}"
+            self._file = workflow(id, key=key, steps=self._steps, root=self._root, agent=self._agent)
+
+    def step_done(self, name: str) -> None:
+        if self._file and name in self._steps:
+            with self._file.step(name):
+                pass
+
+    def end(self, status: str, why: str = "") -> None:
+        """`done`, `failed`, or `blocked` where a human must look."""
+        if self._file and not self._file.finished:
+            if status == "blocked":
+                self._file.block(why)
+            self._file.end(status)
