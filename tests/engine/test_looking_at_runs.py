@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from takeback.core.lifecycle import Life
+from takeback.errors import HandedOver
 from tests.engine.conftest import Desk
 
 
@@ -19,3 +23,13 @@ def test_a_step_and_a_run_have_a_diff_from_before_to_after(desk: Desk) -> None:
     step = {str(c.target): (c.before.id, c.after.id) for c in desk.tb.diff(one.id).changes}
     assert changes.keys() == {"plan", "new"} and step.keys() == {"plan"}
     assert changes["plan"][0] == step["plan"][0] and changes["plan"][1] != step["plan"][1]
+
+
+def test_a_run_that_waits_and_changed_nothing_is_over_when_it_is_taken_back(desk: Desk) -> None:
+    with pytest.raises(HandedOver), desk.tb.run("task") as run:
+        run.hand_over("which one?")
+    assert desk.tb.handovers()
+    report = desk.tb.undo(run.id)
+    assert report.items == () and not desk.tb.handovers()
+    assert desk.tb.history.runs[run.id].life is Life.STOPPED
+    assert desk.tb.history.breaches == []

@@ -6,10 +6,13 @@ from collections.abc import Iterable
 
 from takeback.core import events as e
 from takeback.core.change import Change
+from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
 from takeback.engine.calls import Calls, change_of, is_outside, is_taken_back
 from takeback.engine.tracker import Tracker, shared
+
+WAITING = (Life.INTERRUPTED, Life.HANDED_OVER)
 
 
 def settle(tracker: Tracker, calls: Calls) -> list[str]:
@@ -32,12 +35,18 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
     return notes
 
 
+def is_waiting(history: History, actions: Iterable[str]) -> bool:
+    """Whether one of these actions is of a run that waits to be continued, or for a human."""
+    runs = [history.runs.get(history.actions[action].stream) for action in actions]
+    return any(run is not None and run.life in WAITING for run in runs)
+
+
 def end_taken_back(tracker: Tracker, actions: Iterable[str]) -> None:
     """A run that waited to be continued, or for a human, is over when nothing is left of it."""
     history = tracker.ledger.history
     for id in sorted({history.actions[action].stream for action in actions}):
         run = history.runs.get(id)
-        if run and run.life in (Life.INTERRUPTED, Life.HANDED_OVER) and is_taken_back(history, run):
+        if run and run.life in WAITING and is_taken_back(history, run):
             tracker.ledger.append([e.RunEnded(e.Outcome.STOPPED, "it was taken back")], run.id)
 
 

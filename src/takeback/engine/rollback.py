@@ -26,7 +26,7 @@ from takeback.core.selection import Filter, Selection, any_target
 from takeback.core.subjects import Action
 from takeback.engine import deeds
 from takeback.engine.calls import Calls, left_standing
-from takeback.engine.recovery import end_taken_back, settle
+from takeback.engine.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RunBusy, UsageError
@@ -78,7 +78,9 @@ class Rollbacks:
                 chosen = select.last_action(history, wanted)
             self._refuse_open(chosen)
             plan = self._plan(chosen, on_conflict, wanted)
-            report = self._decide(plan, e.RollbackKind.UNDO, preview=preview)
+            # A run that waits is over with this, also where it had changed nothing.
+            waits = bool(wanted_ids) and is_waiting(history, chosen.actions)
+            report = self._decide(plan, e.RollbackKind.UNDO, preview=preview, even_nothing=waits)
             if not preview:
                 end_taken_back(self.tracker, chosen.actions)
             return report
