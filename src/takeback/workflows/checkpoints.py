@@ -54,6 +54,9 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._places.close()
 
     # Looking
@@ -81,6 +84,9 @@ class Checkpoints:
         """Who holds this workflow, if that process may still be at work."""
         holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
+
+    def has_expired(self, record: dict[str, Any]) -> bool:
+        return is_expired(record, self._clock())
 
     # Changing
 

@@ -128,6 +128,15 @@ def _misfit(record: dict[str, Any]) -> str:
     return ""
 
 
+def check_steps(step: str, remaining: list[str]) -> None:
+    """Steps are known by their names. The first one may stand in front of the remaining ones, as the skill has it."""
+    if len(set(remaining)) < len(remaining) or step in remaining[1:]:
+        raise UsageError(
+            "two steps have the same name; nothing was done",
+            hint="a step that is done is known by its name: give each one its own, such as send-1 and send-2",
+        )
+
+
 def new_record(
     workflow: str,
     *,
@@ -142,6 +151,7 @@ def new_record(
 ) -> dict[str, Any]:
     if not 0 <= ttl_days <= TTL_DAYS_MAX:
         raise UsageError(f"--ttl-days is a number from 0 to {TTL_DAYS_MAX}; nothing was done")
+    check_steps(step, remaining)
     record = {
         "schemaVersion": SCHEMA,
         "workflowId": workflow,
@@ -179,6 +189,9 @@ def advanced(
             after["currentStep"] = after["remainingSteps"][0]
     # A repeated update must not lead back to a step that has been done since.
     if step is not None and not (repeated and step in done):
+        left = after["currentStep"]
+        if left not in (step, *done, *after["remainingSteps"]):
+            after["remainingSteps"] = [left, *after["remainingSteps"]]  # it was left, not done
         after["currentStep"] = step
     if status is not None:
         after["status"] = status
