@@ -670,8 +670,9 @@ def decode_holder(data: bytes) -> dict[str, Any] | None:
             # The restart-recovery skill writes only the time. Its holder cannot be asked; the lease decides.
             return {"pid": 0, "started": "", "host": "", "leaseUntil": iso(seconds(text.strip()) + LEASE_S)}
         holder = json.loads(text)
-        pid, until = holder["pid"], seconds(holder["leaseUntil"])
-        return holder if isinstance(pid, int) and until else None
+        texts = [holder[name] for name in ("started", "host", "boot", "space", "token", "leaseUntil")]
+        whole = type(holder["pid"]) is int and all(isinstance(text, str) for text in texts)
+        return holder if whole and seconds(holder["leaseUntil"]) else None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
@@ -812,10 +813,10 @@ class Places:
 
     def folders(self) -> list[Folder]:
         """Every folder of checkpoints that is there."""
-        agents = self.folder(AGENTS)
+        agents = self.quietly((AGENTS,))
         names = agents.names() if agents else []
         places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
-        return [folder for parts in places if (folder := self._quietly(parts))]
+        return [folder for parts in places if (folder := self.quietly(parts))]
 
     def folder(self, *parts: str) -> Folder | None:
         """The folder at these parts, if it is there."""
@@ -826,6 +827,15 @@ class Places:
             self._open[parts] = folder
         return self._open[parts]
 
+    def quietly(self, parts: tuple[str, ...]) -> Folder | None:
+        """An agent's folder that is a link, no folder, or closed to us is not looked into, and blocks no other."""
+        try:
+            return self.folder(*parts)
+        except (ConflictError, BackendError):
+            if parts == PLACE:
+                raise
+            return None
+
     def make(self, *parts: str) -> Folder:
         """The folder at these parts, made where it is missing."""
         found = self.folder(*parts) or Folder.find(self.root, *parts, create=True)
@@ -835,15 +845,6 @@ class Places:
 
     def parts(self, folder: Folder) -> tuple[str, ...]:
         return next(parts for parts, known in self._open.items() if known is folder)
-
-    def _quietly(self, parts: tuple[str, ...]) -> Folder | None:
-        """One agent's folder that is a link, or something else, is not looked into, and blocks no other."""
-        try:
-            return self.folder(*parts)
-        except ConflictError:
-            if parts == PLACE:
-                raise
-            return None
 
     def _entry(self, folder: Folder, id: str) -> Entry:
         try:
@@ -1068,7 +1069,7 @@ class Checkpoints:
                 entry.folder.sync()
             yield entry.path, "set aside" if unfinished else "removed"
         for folder in self._places.folders():
-            aside = self._places.folder(*self._places.parts(folder), ASIDE)
+            aside = self._places.quietly((*self._places.parts(folder), ASIDE))
             for name in aside.names() if aside else ():
                 # Its own time is that of the move: it was renewed then.
                 if aside and 0 <= ASIDE_DAYS * DAY_S < now_s - aside.modified_s(name):

@@ -12,7 +12,7 @@ import pytest
 
 from takeback.errors import LeaseLost
 from takeback.workflows.checkpoints import Checkpoints
-from takeback.workflows.owners import describe, encode_holder, lives, renewed
+from takeback.workflows.owners import describe, encode_holder, here, lives, renewed
 
 from .helpers import ALONE, EVERYTHING, TOOL, dead, living, place, record, run, start
 
@@ -154,8 +154,7 @@ def test_on_another_machine_the_lease_decides() -> None:
 
 
 def test_in_another_container_of_this_machine_the_lease_decides() -> None:
-    here = describe(os.getpid(), 1000)
-    holder = renewed(here | {"space": "pid:[1]", "pid": 999_999}, 1000)
+    holder = renewed(describe(os.getpid(), 1000) | {"space": "pid:[1]", "pid": 999_999}, 1000)
     assert lives(holder, 1000 + 899) and not lives(holder, 1000 + 901)
 
 
@@ -193,6 +192,27 @@ def test_a_lock_that_says_nothing_holds_nothing(text: str, tmp_path: Path) -> No
     start(tmp_path)
     (tmp_path / "memory/checkpoints/w1.lock").write_text(text)
     assert record(run(tmp_path, "resume"))["workflowId"] == "w1"
+
+
+ODD: list[dict[str, Any]] = [
+    {"pid": 5, "leaseUntil": "2099-01-01T00:00:00+00:00"},
+    {"pid": 5, "leaseUntil": "2099-01-01T00:00:00+00:00", **here()},
+    {"pid": True, "started": "", "token": "", "leaseUntil": "2099-01-01T00:00:00+00:00", **here()},
+    *(
+        {**elsewhere(4e9), name: ["x"]}
+        for name in ("started", "token", "host", "boot", "space", "leaseUntil")
+    ),
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_lock_blocks_nothing(odd: dict[str, Any], tmp_path: Path) -> None:
+    start(tmp_path, "a")
+    start(tmp_path, "b")
+    (tmp_path / "memory/checkpoints/a.lock").write_text(json.dumps(odd))
+    assert [line[0] for line in run(tmp_path, "list").stdout.splitlines()] == ["a", "b"]
+    assert record(run(tmp_path, "resume", "--workflow", "b"))["workflowId"] == "b"
+    assert record(run(tmp_path, "resume"))["workflowId"] == "a", "nobody can be shown to hold it"
 
 
 def test_a_token_is_checked(tmp_path: Path) -> None:

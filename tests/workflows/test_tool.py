@@ -185,6 +185,38 @@ def test_a_folder_that_is_a_link_is_not_followed(part: str, tmp_path: Path) -> N
     assert list((tmp_path / "elsewhere/checkpoints").iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["file", "link", "closed", "agent closed", "agent file"])
+def test_a_bad_folder_of_agents_blocks_no_other(kind: str, tmp_path: Path) -> None:
+    import subprocess
+
+    start(tmp_path, "w1")
+    agents = tmp_path / "agents"
+    if kind == "file":
+        agents.touch()
+    elif kind == "link":
+        agents.symlink_to(tmp_path / "memory")
+    else:
+        start(tmp_path, "w2", "--per-agent")
+        (agents / "b").touch()
+    closed = {"closed": agents, "agent closed": agents / "a"}.get(kind)
+    if closed:
+        closed.chmod(0)
+    try:
+        for words in (("list",), ("check",), ("resume",), ("update", "--workflow", "w1"), ("prune",)):
+            done = subprocess.run(
+                [*ALONE, str(TOOL), *words],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                preexec_fn=give_up_root,
+            )
+            assert done.returncode == 0 and done.stderr == "", (words, done)
+            assert "w1" in done.stdout or words[0] in ("check", "prune")
+    finally:
+        if closed:
+            closed.chmod(0o700)
+
+
 def test_a_planted_lock_or_temporary_is_not_followed(tmp_path: Path) -> None:
     start(tmp_path, "w1")
     victim = tmp_path / "victim"

@@ -248,7 +248,7 @@ class Checkpoints:
                 entry.folder.sync()
             yield entry.path, "set aside" if unfinished else "removed"
         for folder in self._places.folders():
-            aside = self._places.folder(*self._places.parts(folder), ASIDE)
+            aside = self._places.quietly((*self._places.parts(folder), ASIDE))
             for name in aside.names() if aside else ():
                 # Its own time is that of the move: it was renewed then.
                 if aside and 0 <= ASIDE_DAYS * DAY_S < now_s - aside.modified_s(name):
