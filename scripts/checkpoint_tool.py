@@ -189,6 +189,10 @@ SAFE_NAME = re.compile(r"\w[\w .:@+=,-]*")
 """What may be part of a file's name: no slash, no leading dot, nothing that a terminal would obey."""
 
 
+RESERVED = "CHECKPOINT_SCHEMA"
+"""The skill keeps its schema in a file of this name, which is no checkpoint."""
+
+
 def iso(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat()
 
@@ -203,6 +207,10 @@ def seconds(text: str) -> float:
 
 def safe_name(name: str, what: str) -> str:
     """This name, if it can be part of a path without leading anywhere else."""
+    if name.upper() == RESERVED:
+        raise UsageError(
+            f"{name} cannot be {what}: it is the name of the schema; nothing was done", hint="use another one"
+        )
     if not SAFE_NAME.fullmatch(name) or len(name.encode("utf-8", "replace")) > ID_BYTES_MAX:
         raise UsageError(
             f"{name[:ID_BYTES_MAX]!r} cannot be {what}; nothing was done",
@@ -424,15 +432,22 @@ def secret_in(text: str) -> str:
     return ""
 
 
-def check(record: dict[str, Any]) -> dict[str, Any]:
-    """This record, if it may be written."""
-    for field, value in record.items():
-        for text in value if isinstance(value, list) else [value]:
-            if text is not None:
-                _check_text(field, text)
-        if isinstance(value, list) and len(value) > STEPS_MAX:
+def check(record: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """This record, if it may be written. What stood there before may stay: a file of the skill can be completed."""
+    known = {(field == "notes", text) for field, text in _texts(before or {})}
+    fresh = [(field, text) for field, text in _texts(record) if (field == "notes", text) not in known]
+    for field, text in fresh:
+        _check_text(field, text)
+    for field in {field for field, _ in fresh}:
+        if isinstance(record[field], list) and len(record[field]) > STEPS_MAX:
             raise UsageError(f"{field} has more than {STEPS_MAX} steps; nothing was written")
     return record
+
+
+def _texts(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Every text in it, with its field."""
+    lists = ((field, value if isinstance(value, list) else [value]) for field, value in record.items())
+    return [(field, text) for field, texts in lists for text in texts if text is not None]
 
 
 def _check_text(field: str, text: str) -> None:
@@ -758,7 +773,7 @@ def _namespace() -> str:
 PLACE = ("memory", "checkpoints")
 AGENTS = "agents"
 SUFFIX = ".json"
-NOT_OURS = {"CHECKPOINT_SCHEMA.json"}
+NOT_OURS = {RESERVED + SUFFIX}
 
 
 class Entry:
@@ -980,7 +995,7 @@ class Checkpoints:
                 entry.record, complete=complete, step=step, status=status, notes=notes, now_s=self._clock()
             )
             if after is not entry.record:
-                entry.folder.write(entry.name, encoded(check(after)))
+                entry.folder.write(entry.name, encoded(check(after, entry.record)))
             if not is_unfinished(after):
                 entry.folder.remove(entry.id + GUARD)
         return after

@@ -159,7 +159,7 @@ class Checkpoints:
                 entry.record, complete=complete, step=step, status=status, notes=notes, now_s=self._clock()
             )
             if after is not entry.record:
-                entry.folder.write(entry.name, encoded(check(after)))
+                entry.folder.write(entry.name, encoded(check(after, entry.record)))
             if not is_unfinished(after):
                 entry.folder.remove(entry.id + GUARD)
         return after

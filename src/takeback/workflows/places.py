@@ -7,12 +7,12 @@ from typing import Any
 
 from takeback.errors import BackendError, ConflictError, CorruptionError
 from takeback.workflows.disk import Folder
-from takeback.workflows.record import decoded, safe_name
+from takeback.workflows.record import RESERVED, decoded, safe_name
 
 PLACE = ("memory", "checkpoints")
 AGENTS = "agents"
 SUFFIX = ".json"
-NOT_OURS = {"CHECKPOINT_SCHEMA.json"}
+NOT_OURS = {RESERVED + SUFFIX}
 
 
 class Entry:

@@ -38,6 +38,10 @@ SAFE_NAME = re.compile(r"\w[\w .:@+=,-]*")
 """What may be part of a file's name: no slash, no leading dot, nothing that a terminal would obey."""
 
 
+RESERVED = "CHECKPOINT_SCHEMA"
+"""The skill keeps its schema in a file of this name, which is no checkpoint."""
+
+
 def iso(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat()
 
@@ -52,6 +56,10 @@ def seconds(text: str) -> float:
 
 def safe_name(name: str, what: str) -> str:
     """This name, if it can be part of a path without leading anywhere else."""
+    if name.upper() == RESERVED:
+        raise UsageError(
+            f"{name} cannot be {what}: it is the name of the schema; nothing was done", hint="use another one"
+        )
     if not SAFE_NAME.fullmatch(name) or len(name.encode("utf-8", "replace")) > ID_BYTES_MAX:
         raise UsageError(
             f"{name[:ID_BYTES_MAX]!r} cannot be {what}; nothing was done",
