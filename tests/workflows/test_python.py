@@ -52,7 +52,9 @@ def test_it_is_the_same_file_as_the_scripts(tmp_path: Path) -> None:
     run(tmp_path, "update", "--workflow", "nightly", "--complete", "one", "--step", "send")
     with takeback.workflow("nightly", key="nightly-1", steps=STEPS, root=tmp_path) as work:
         assert work.remaining == ["send", "report"]
-        assert run(tmp_path, "resume").stdout == "NO_CHECKPOINT\n", "we hold it"
+        with living() as pid:
+            said = run(tmp_path, "resume", "--owner-pid", str(pid)).stdout
+        assert said == "NO_CHECKPOINT\n", "we hold it"
         work.call("send", work.note, "half way")
     assert record(run(tmp_path, "resume"))["notes"] == "half way"
 
@@ -65,9 +67,18 @@ def test_it_is_busy_while_another_process_works_on_it(tmp_path: Path) -> None:
             takeback.workflow("nightly", key="nightly-1", steps=STEPS, root=tmp_path)
 
 
+def test_it_is_busy_while_this_very_process_works_on_it(tmp_path: Path) -> None:
+    """Two threads are one process, and yet two workers."""
+    with (
+        takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path),
+        pytest.raises(takeback.RunBusy),
+    ):
+        takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path)
+
+
 def test_a_stolen_lock_stops_the_old_worker(tmp_path: Path) -> None:
-    with takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path) as work:
-        run(tmp_path, "resume", "--steal-lock")
+    with takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path) as work, living() as pid:
+        run(tmp_path, "resume", "--steal-lock", "--owner-pid", str(pid))
         with pytest.raises(takeback.LeaseLost), work.step("fetch"):
             pass
     assert read(tmp_path, "nightly")["completedSteps"] == []
@@ -182,7 +193,8 @@ def test_one_that_expired_says_so(tmp_path: Path) -> None:
         attempt(tmp_path, [])
     assert "update --workflow nightly" in caught.value.hint
     run(tmp_path, "update", "--workflow", "nightly", "--complete", "one")
-    attempt(tmp_path, did := [])
+    did: list[str] = []
+    attempt(tmp_path, did)
     assert "nightly-1:send" in did, "what the hint says works"
 
 

@@ -77,6 +77,11 @@ def is_of(holder: dict[str, Any], owner_pid: int) -> bool:
     return any(holder["pid"] == pid and holder["started"] == started(pid) for pid in _lineage(owner_pid))
 
 
+def is_same(holder: dict[str, Any], owner_pid: int) -> bool:
+    """Whether just this process holds it. Those that it started may be several, and only one may have the work."""
+    return holder["pid"] == owner_pid and is_of(holder, owner_pid)
+
+
 def in_words(holder: dict[str, Any]) -> str:
     if not holder["pid"]:
         return f"somebody until {holder['leaseUntil']}"
