@@ -189,6 +189,10 @@ SAFE_NAME = re.compile(r"\w[\w .:@+=,-]*")
 """What may be part of a file's name: no slash, no leading dot, nothing that a terminal would obey."""
 
 
+RESERVED = "CHECKPOINT_SCHEMA"
+"""The skill keeps its schema in a file of this name, which is no checkpoint."""
+
+
 def iso(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat()
 
@@ -203,6 +207,10 @@ def seconds(text: str) -> float:
 
 def safe_name(name: str, what: str) -> str:
     """This name, if it can be part of a path without leading anywhere else."""
+    if name.upper() == RESERVED:
+        raise UsageError(
+            f"{name} cannot be {what}: it is the name of the schema; nothing was done", hint="use another one"
+        )
     if not SAFE_NAME.fullmatch(name) or len(name.encode("utf-8", "replace")) > ID_BYTES_MAX:
         raise UsageError(
             f"{name[:ID_BYTES_MAX]!r} cannot be {what}; nothing was done",
@@ -279,6 +287,15 @@ def _misfit(record: dict[str, Any]) -> str:
     return ""
 
 
+def check_steps(step: str, remaining: list[str]) -> None:
+    """Steps are known by their names. The first one may stand in front of the remaining ones, as the skill has it."""
+    if len(set(remaining)) < len(remaining) or step in remaining[1:]:
+        raise UsageError(
+            "two steps have the same name; nothing was done",
+            hint="a step that is done is known by its name: give each one its own, such as send-1 and send-2",
+        )
+
+
 def new_record(
     workflow: str,
     *,
@@ -293,6 +310,7 @@ def new_record(
 ) -> dict[str, Any]:
     if not 0 <= ttl_days <= TTL_DAYS_MAX:
         raise UsageError(f"--ttl-days is a number from 0 to {TTL_DAYS_MAX}; nothing was done")
+    check_steps(step, remaining)
     record = {
         "schemaVersion": SCHEMA,
         "workflowId": workflow,
@@ -330,6 +348,9 @@ def advanced(
             after["currentStep"] = after["remainingSteps"][0]
     # A repeated update must not lead back to a step that has been done since.
     if step is not None and not (repeated and step in done):
+        left = after["currentStep"]
+        if left not in (step, *done, *after["remainingSteps"]):
+            after["remainingSteps"] = [left, *after["remainingSteps"]]  # it was left, not done
         after["currentStep"] = step
     if status is not None:
         after["status"] = status
@@ -411,15 +432,22 @@ def secret_in(text: str) -> str:
     return ""
 
 
-def check(record: dict[str, Any]) -> dict[str, Any]:
-    """This record, if it may be written."""
-    for field, value in record.items():
-        for text in value if isinstance(value, list) else [value]:
-            if text is not None:
-                _check_text(field, text)
-        if isinstance(value, list) and len(value) > STEPS_MAX:
+def check(record: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """This record, if it may be written. What stood there before may stay: a file of the skill can be completed."""
+    known = {(field == "notes", text) for field, text in _texts(before or {})}
+    fresh = [(field, text) for field, text in _texts(record) if (field == "notes", text) not in known]
+    for field, text in fresh:
+        _check_text(field, text)
+    for field in {field for field, _ in fresh}:
+        if isinstance(record[field], list) and len(record[field]) > STEPS_MAX:
             raise UsageError(f"{field} has more than {STEPS_MAX} steps; nothing was written")
     return record
+
+
+def _texts(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Every text in it, with its field."""
+    lists = ((field, value if isinstance(value, list) else [value]) for field, value in record.items())
+    return [(field, text) for field, texts in lists for text in texts if text is not None]
 
 
 def _check_text(field: str, text: str) -> None:
@@ -657,8 +685,9 @@ def decode_holder(data: bytes) -> dict[str, Any] | None:
             # The restart-recovery skill writes only the time. Its holder cannot be asked; the lease decides.
             return {"pid": 0, "started": "", "host": "", "leaseUntil": iso(seconds(text.strip()) + LEASE_S)}
         holder = json.loads(text)
-        pid, until = holder["pid"], seconds(holder["leaseUntil"])
-        return holder if isinstance(pid, int) and until else None
+        texts = [holder[name] for name in ("started", "host", "boot", "space", "token", "leaseUntil")]
+        whole = type(holder["pid"]) is int and all(isinstance(text, str) for text in texts)
+        return holder if whole and seconds(holder["leaseUntil"]) else None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
@@ -679,6 +708,11 @@ def is_of(holder: dict[str, Any], owner_pid: int) -> bool:
     if any(holder.get(name) != value for name, value in here().items()):
         return False
     return any(holder["pid"] == pid and holder["started"] == started(pid) for pid in _lineage(owner_pid))
+
+
+def is_same(holder: dict[str, Any], owner_pid: int) -> bool:
+    """Whether just this process holds it. Those that it started may be several, and only one may have the work."""
+    return holder["pid"] == owner_pid and is_of(holder, owner_pid)
 
 
 def in_words(holder: dict[str, Any]) -> str:
@@ -744,7 +778,7 @@ def _namespace() -> str:
 PLACE = ("memory", "checkpoints")
 AGENTS = "agents"
 SUFFIX = ".json"
-NOT_OURS = {"CHECKPOINT_SCHEMA.json"}
+NOT_OURS = {RESERVED + SUFFIX}
 
 
 class Entry:
@@ -799,10 +833,10 @@ class Places:
 
     def folders(self) -> list[Folder]:
         """Every folder of checkpoints that is there."""
-        agents = self.folder(AGENTS)
+        agents = self.quietly((AGENTS,))
         names = agents.names() if agents else []
         places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
-        return [folder for parts in places if (folder := self._quietly(parts))]
+        return [folder for parts in places if (folder := self.quietly(parts))]
 
     def folder(self, *parts: str) -> Folder | None:
         """The folder at these parts, if it is there."""
@@ -813,6 +847,15 @@ class Places:
             self._open[parts] = folder
         return self._open[parts]
 
+    def quietly(self, parts: tuple[str, ...]) -> Folder | None:
+        """An agent's folder that is a link, no folder, or closed to us is not looked into, and blocks no other."""
+        try:
+            return self.folder(*parts)
+        except (ConflictError, BackendError):
+            if parts == PLACE:
+                raise
+            return None
+
     def make(self, *parts: str) -> Folder:
         """The folder at these parts, made where it is missing."""
         found = self.folder(*parts) or Folder.find(self.root, *parts, create=True)
@@ -822,15 +865,6 @@ class Places:
 
     def parts(self, folder: Folder) -> tuple[str, ...]:
         return next(parts for parts, known in self._open.items() if known is folder)
-
-    def _quietly(self, parts: tuple[str, ...]) -> Folder | None:
-        """One agent's folder that is a link, or something else, is not looked into, and blocks no other."""
-        try:
-            return self.folder(*parts)
-        except ConflictError:
-            if parts == PLACE:
-                raise
-            return None
 
     def _entry(self, folder: Folder, id: str) -> Entry:
         try:
@@ -861,6 +895,9 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._places.close()
 
     # Looking
@@ -889,6 +926,9 @@ class Checkpoints:
         holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
 
+    def has_expired(self, record: dict[str, Any]) -> bool:
+        return is_expired(record, self._clock())
+
     # Changing
 
     def start(
@@ -906,7 +946,10 @@ class Checkpoints:
         per_agent: bool = False,
         owner_pid: int | None = None,
     ) -> dict[str, Any]:
-        """Begin a workflow, or find it begun: the same id with the same key is the same workflow."""
+        """Begin a workflow, or find it begun: the same id with the same key is the same workflow.
+
+        It is held for the owner, if there is one; RunBusy where another living process holds it.
+        """
         safe_name(workflow, "the id of a workflow")
         safe_name(agent, "the name of an agent")
         if not step or not key:
@@ -924,10 +967,14 @@ class Checkpoints:
             now_s=now_s,
         )
         check(record)
+        if owner_pid is not None:
+            describe(owner_pid, now_s)  # a dead owner is refused before anything is written
         with self._alone():
             self._refuse_key_of_another(workflow, key)
             entry = self._places.find(workflow)
             if entry and entry.record and entry.record["idempotencyKey"] == key:
+                if owner_pid is not None and self._is_wanted(entry.record, None, lambda _: None):
+                    self._take(entry, owner_pid)
                 return entry.record
             if entry:
                 self._make_way(entry, force=force)
@@ -960,7 +1007,7 @@ class Checkpoints:
                 entry.record, complete=complete, step=step, status=status, notes=notes, now_s=self._clock()
             )
             if after is not entry.record:
-                entry.folder.write(entry.name, encoded(check(after)))
+                entry.folder.write(entry.name, encoded(check(after, entry.record)))
             if not is_unfinished(after):
                 entry.folder.remove(entry.id + GUARD)
         return after
@@ -979,12 +1026,17 @@ class Checkpoints:
         agent: str | None = None,
         owner_pid: int,
         steal: bool = False,
+        again: bool = False,
         skipped: Callable[[str], None] = lambda _: None,
     ) -> tuple[dict[str, Any], str] | None:
-        """Take the lock of the first unfinished workflow that nobody holds; give its record and a token."""
+        """Take the lock of the first unfinished workflow that nobody holds; give its record and a token.
+
+        If none is free, `again` gives back what this very owner holds, and `steal` takes what another holds.
+        """
         if not (self._places.find(workflow) if workflow else self._places.folders()):
             return None
         with self._alone():
+            own: list[Entry] = []
             held: list[Entry] = []
             for entry in [self.get(workflow)] if workflow else self.entries():
                 if entry.record is None:
@@ -995,11 +1047,17 @@ class Checkpoints:
                         return entry.record, self._hold(entry, owner_pid)
                     if holder.get("token") == os.environ.get(TOKEN_VARIABLE, "-"):
                         return entry.record, str(holder["token"])  # it was started for this workflow
+                    if again and is_same(holder, owner_pid):
+                        own.append(entry)
+                        continue
                     held.append(entry)
                     skipped(f"{entry.id} is held by {in_words(holder)}")
             # What is held is taken by force only if nothing was free.
-            if steal and held and (record := held[0].record):
-                return record, self._hold(held[0], owner_pid)
+            for entry in [*own, *(held if steal else ())]:
+                if entry.record:
+                    return entry.record, self._hold(
+                        entry, owner_pid, self._last_holder(entry) if own else None
+                    )
         return None
 
     def release(self, workflow: str, token: str) -> None:
@@ -1049,7 +1107,7 @@ class Checkpoints:
                 entry.folder.sync()
             yield entry.path, "set aside" if unfinished else "removed"
         for folder in self._places.folders():
-            aside = self._places.folder(*self._places.parts(folder), ASIDE)
+            aside = self._places.quietly((*self._places.parts(folder), ASIDE))
             for name in aside.names() if aside else ():
                 # Its own time is that of the move: it was renewed then.
                 if aside and 0 <= ASIDE_DAYS * DAY_S < now_s - aside.modified_s(name):
@@ -1101,6 +1159,17 @@ class Checkpoints:
         entry.folder.write(entry.id + GUARD, encode_holder(holder))
         return str(holder["token"])
 
+    def _take(self, entry: Entry, owner_pid: int) -> None:
+        """Make this process the holder, unless it or one above it already is."""
+        holder = self.holder(entry)
+        if holder is None:
+            self._hold(entry, owner_pid)
+        elif not _is_for(holder, owner_pid, os.environ.get(TOKEN_VARIABLE, "")):
+            raise RunBusy(
+                f"{entry.id} is held by {in_words(holder)}; nothing was changed",
+                hint="leave it to that process, or take it over with `resume --steal-lock`",
+            )
+
     def _last_holder(self, entry: Entry) -> dict[str, Any] | None:
         """Who held it last, alive or not."""
         try:
@@ -1117,8 +1186,7 @@ class Checkpoints:
                 self._hold(entry, owner_pid)
             return
         named = token or owner_pid is not None
-        mine = holder.get("token") == token or (owner_pid is not None and is_of(holder, owner_pid))
-        if named and not mine:
+        if named and not _is_for(holder, owner_pid, token):
             raise LeaseLost(
                 f"{entry.id} is held by {in_words(holder)} now; nothing was changed",
                 hint="stop working on it here, or take it back with `resume --steal-lock`",
@@ -1138,6 +1206,13 @@ class Checkpoints:
         """One command at a time, in the whole workspace: keys are unique in all of it."""
         with self._places.make(*PLACE).locked(GUARD):
             yield
+
+
+def _is_for(holder: dict[str, Any], owner_pid: int | None, token: str) -> bool:
+    """Whether it is held for whoever says this of themselves."""
+    return bool(token and holder.get("token") == token) or (
+        owner_pid is not None and is_of(holder, owner_pid)
+    )
 
 
 # --- workflows/stale ---
@@ -1244,6 +1319,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
+def owner(pid: int | None) -> int:
+    """The process that is named as the owner; else the one that called. `start` holds it for nobody if that is 0."""
+    return os.getppid() if pid is None else pid
+
+
 def pretty(record: dict[str, Any]) -> str:
     return json.dumps(record, indent=2)
 
@@ -1272,7 +1352,7 @@ def _start(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
         ttl_days=args.ttl_days,
         force=args.force,
         per_agent=args.per_agent,
-        owner_pid=args.owner_pid,
+        owner_pid=owner(args.owner_pid) or None,
     )
     say(pretty(record))
 
@@ -1290,9 +1370,13 @@ def _update(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
 
 
 def _resume(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
-    owner = os.getppid() if args.owner_pid is None else args.owner_pid
     found = checkpoints.resume(
-        args.workflow, agent=args.agent, owner_pid=owner, steal=args.steal_lock, skipped=warn
+        args.workflow,
+        agent=args.agent,
+        owner_pid=owner(args.owner_pid),
+        steal=args.steal_lock,
+        again=True,
+        skipped=warn,
     )
     say(pretty(found[0]) if found else NOTHING)
 

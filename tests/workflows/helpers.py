@@ -37,8 +37,9 @@ def record(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def start(root: Path, id: str = "w1", *more: str, key: str = "", code: int = 0) -> dict[str, Any]:
-    words = ("--workflow", id, "--agent", "a", "--step", "one", "--idempotency", key or f"key-{id}", *more)
-    done = run(root, "start", *words, code=code)
+    """Begin one; nobody holds it, unless an owner is named."""
+    words = ("--workflow", id, "--agent", "a", "--step", "one", "--idempotency", key or f"key-{id}")
+    done = run(root, "start", *words, "--owner-pid", "0", *more, code=code)
     return record(done) if not code else {}
 
 

@@ -28,7 +28,10 @@ def test_the_command_and_the_script_work_on_the_same_files(call: Call, root: Pat
     assert run(root, "list").stdout == call("workflow", "list").stdout
     assert record(run(root, "update", "--workflow", "w1", "--complete", "one"))["currentStep"] == "two"
     assert json.loads(call("workflow", "resume").stdout) == read(root, "w1")
-    assert run(root, "resume").stdout == call("workflow", "resume").stdout == "NO_CHECKPOINT\n"
+    with living() as pid:
+        other = ("--owner-pid", str(pid))
+        said = call("workflow", "resume", *other)
+        assert run(root, "resume", *other).stdout == said.stdout == "NO_CHECKPOINT\n"
     assert call("workflow", "complete", "--workflow", "w1").code == 0
     assert call("workflow", "prune").stdout == "Nothing has expired.\n"
     assert call("workflow", "check").stdout == "OK\n"
@@ -80,7 +83,7 @@ KEYS = {
 
 @pytest.mark.parametrize("name", WORDS)
 def test_one_object(name: str, call: Call, root: Path) -> None:
-    call(*BEGIN)
+    call(*BEGIN, "--owner-pid", "0")
     for words in (("workflow", name, "--json", *WORDS[name]), ("workflow", "--json", name, *WORDS[name])):
         said = call(*words)
         text = said.stderr if name == "wake" else said.stdout
@@ -120,11 +123,18 @@ def test_wake_runs_it_once_for_each_that_is_free(call: Call, root: Path) -> None
     assert not (root / "memory/checkpoints/free-1.lock").exists(), "it ended, so it holds nothing"
 
 
+def test_wake_leaves_alone_what_was_just_started(call: Call, root: Path) -> None:
+    """By default it is held by who started it."""
+    run(root, "start", *WORDS["start"])
+    said = call("workflow", "wake", "--", "echo", "woken")
+    assert said.stdout == "" and f"w2 is held by process {os.getpid()}" in said.stderr
+
+
 def test_a_woken_command_holds_its_workflow_and_can_finish_it(call: Call, root: Path) -> None:
     start(root, "w1")
     script = (
         f'{sys.executable} {TOOL} resume --workflow "$TAKEBACK_WORKFLOW" | grep -q w1 && '
-        f"env -u TAKEBACK_WORKFLOW_TOKEN {sys.executable} {TOOL} resume 2>&1; "
+        f"env -u TAKEBACK_WORKFLOW_TOKEN sh -c '{sys.executable} {TOOL} resume 2>&1; true'; "
         f'{sys.executable} {TOOL} complete --workflow "$TAKEBACK_WORKFLOW" >/dev/null'
     )
     said = call("workflow", "wake", "--", "sh", "-c", script)

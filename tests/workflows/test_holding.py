@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from takeback.errors import LeaseLost
 from takeback.workflows.checkpoints import Checkpoints
-from takeback.workflows.owners import describe, encode_holder, lives, renewed
+from takeback.workflows.owners import describe, encode_holder, here, lives, renewed
 
 from .helpers import ALONE, EVERYTHING, TOOL, dead, living, place, record, run, start
 
@@ -49,13 +50,17 @@ def test_many_agents_get_many_workflows_each_once(tmp_path: Path) -> None:
     ids = [f"w{number}" for number in range(6)]
     for id in ids:
         start(tmp_path, id)
-    racers = [
-        subprocess.Popen(
-            [*ALONE, str(TOOL), "resume"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        for _ in range(8)
-    ]
-    said = [racer.communicate(timeout=60)[0].decode() for racer in racers]
+    with ExitStack() as lives_on:
+        racers = [
+            subprocess.Popen(
+                [*ALONE, str(TOOL), "resume", "--owner-pid", str(lives_on.enter_context(living()))],
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            for _ in range(8)
+        ]
+        said = [racer.communicate(timeout=60)[0].decode() for racer in racers]
     assert said.count(TAKEN) == 2
     assert sorted(json.loads(text)["workflowId"] for text in said if text != TAKEN) == ids
 
@@ -86,7 +91,31 @@ def test_by_default_the_parent_is_the_owner(tmp_path: Path) -> None:
     run(tmp_path, "resume")
     holder = json.loads((tmp_path / "memory/checkpoints/w1.lock").read_text())
     assert holder["pid"] == os.getpid()
-    assert run(tmp_path, "resume").stdout == TAKEN, "we live"
+    with living() as pid:
+        assert run(tmp_path, "resume", "--owner-pid", str(pid)).stdout == TAKEN, "we live"
+
+
+def test_its_owner_gets_it_back(tmp_path: Path) -> None:
+    """An agent that has forgotten what it holds asks again; what is free comes first."""
+    start(tmp_path, "a", "--handoff", "me")
+    with living() as pid:
+        me = ("resume", "--owner-pid", str(pid))
+        lock = tmp_path / "memory/checkpoints/a.lock"
+        assert record(run(tmp_path, *me))["workflowId"] == "a"
+        token = json.loads(lock.read_text())["token"]
+        for words in (me, (*me, "--workflow", "a"), (*me, "--steal-lock")):
+            assert record(run(tmp_path, *words))["workflowId"] == "a"
+            assert json.loads(lock.read_text())["token"] == token
+        start(tmp_path, "b")
+        assert record(run(tmp_path, *me))["workflowId"] == "b"
+        assert run(tmp_path, "resume").stdout == TAKEN, "another one does not get it"
+
+
+def test_one_that_its_owner_started_does_not_get_it(tmp_path: Path) -> None:
+    """There may be several of those; only one may have the work."""
+    start(tmp_path, "w1", "--owner-pid", str(os.getpid()))
+    with living() as child:
+        assert run(tmp_path, "resume", "--owner-pid", str(child)).stdout == TAKEN
 
 
 def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:
@@ -141,6 +170,54 @@ def test_start_holds_it_for_an_owner_that_is_named(tmp_path: Path) -> None:
         assert run(tmp_path, "resume").stdout == TAKEN
 
 
+def test_by_default_start_holds_it_for_the_parent(tmp_path: Path) -> None:
+    words = ("start", "--workflow", "w1", "--agent", "a", "--step", "one", "--idempotency", "key-w1")
+    begun = record(run(tmp_path, *words))
+    holder = json.loads((tmp_path / "memory/checkpoints/w1.lock").read_text())
+    assert holder["pid"] == os.getpid()
+    with living() as pid:
+        assert run(tmp_path, "resume", "--owner-pid", str(pid)).stdout == TAKEN
+        said = run(tmp_path, *words, "--owner-pid", str(os.getppid()), code=3).stderr
+        assert f"held by process {os.getpid()}" in said
+    assert record(run(tmp_path, *words)) == begun, "the same one finds it again"
+    assert record(run(tmp_path, "resume", "--workflow", "w1")) == begun
+
+
+def test_a_shell_that_ends_leaves_it_free(tmp_path: Path) -> None:
+    words = [
+        *ALONE,
+        str(TOOL),
+        "start",
+        "--workflow",
+        "w1",
+        "--agent",
+        "a",
+        "--step",
+        "one",
+        "--idempotency",
+        "k",
+    ]
+    subprocess.run(["sh", "-c", '"$@"; true', "sh", *words], cwd=tmp_path, check=True, capture_output=True)
+    with living() as pid:
+        assert record(run(tmp_path, "resume", "--owner-pid", str(pid)))["workflowId"] == "w1"
+
+
+def test_a_second_start_takes_what_is_free_and_not_what_is_held(tmp_path: Path) -> None:
+    start(tmp_path)
+    with living() as one, living() as other:
+        assert start(tmp_path, "w1", "--owner-pid", str(one))["workflowId"] == "w1"
+        start(tmp_path, "w1", "--owner-pid", str(other), code=3)
+        assert f"held by process {one}" in run(tmp_path, "list").stdout
+    run(tmp_path, "complete", "--workflow", "w1")
+    start(tmp_path, "w1", "--owner-pid", str(os.getpid()))
+    assert not (tmp_path / "memory/checkpoints/w1.lock").exists(), "what is done is held by nobody"
+
+
+def test_a_dead_owner_starts_nothing(tmp_path: Path) -> None:
+    start(tmp_path, "w1", "--owner-pid", str(dead()), code=2)
+    assert not place(tmp_path, "w1").exists()
+
+
 # The lease, where no kernel can tell
 
 
@@ -154,8 +231,7 @@ def test_on_another_machine_the_lease_decides() -> None:
 
 
 def test_in_another_container_of_this_machine_the_lease_decides() -> None:
-    here = describe(os.getpid(), 1000)
-    holder = renewed(here | {"space": "pid:[1]", "pid": 999_999}, 1000)
+    holder = renewed(describe(os.getpid(), 1000) | {"space": "pid:[1]", "pid": 999_999}, 1000)
     assert lives(holder, 1000 + 899) and not lives(holder, 1000 + 901)
 
 
@@ -193,6 +269,27 @@ def test_a_lock_that_says_nothing_holds_nothing(text: str, tmp_path: Path) -> No
     start(tmp_path)
     (tmp_path / "memory/checkpoints/w1.lock").write_text(text)
     assert record(run(tmp_path, "resume"))["workflowId"] == "w1"
+
+
+ODD: list[dict[str, Any]] = [
+    {"pid": 5, "leaseUntil": "2099-01-01T00:00:00+00:00"},
+    {"pid": 5, "leaseUntil": "2099-01-01T00:00:00+00:00", **here()},
+    {"pid": True, "started": "", "token": "", "leaseUntil": "2099-01-01T00:00:00+00:00", **here()},
+    *(
+        {**elsewhere(4e9), name: ["x"]}
+        for name in ("started", "token", "host", "boot", "space", "leaseUntil")
+    ),
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_lock_blocks_nothing(odd: dict[str, Any], tmp_path: Path) -> None:
+    start(tmp_path, "a")
+    start(tmp_path, "b")
+    (tmp_path / "memory/checkpoints/a.lock").write_text(json.dumps(odd))
+    assert [line[0] for line in run(tmp_path, "list").stdout.splitlines()] == ["a", "b"]
+    assert record(run(tmp_path, "resume", "--workflow", "b"))["workflowId"] == "b"
+    assert record(run(tmp_path, "resume"))["workflowId"] == "a", "nobody can be shown to hold it"
 
 
 def test_a_token_is_checked(tmp_path: Path) -> None:

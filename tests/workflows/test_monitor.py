@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
 import sys
 import threading
@@ -160,6 +161,35 @@ def test_a_webhook(hook: tuple[str, type[Hook]], world: World) -> None:
     assert "secret-path" not in (world.state / LOG).read_text()
 
 
+def test_a_webhook_that_answers_nonsense_keeps_it_from_no_other(world: World) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        for _ in range(2):
+            connection, _address = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"nonsense\r\n\r\n")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    world.configure(f"webhook:http://127.0.0.1:{server.getsockname()[1]}/secret-path", world.command())
+    world.now += 601
+    for _ in range(2):
+        findings, failures = world.monitor.run()
+        assert len(findings) == 1 and len(world.told()) == 1
+        assert failures == ["webhook:http://127.0.0.1/… was not reached: BadStatusLine"]
+    thread.join()
+    server.close()
+
+
+def test_a_notifier_of_older_settings_that_is_none_keeps_it_from_no_other(world: World) -> None:
+    world.configure("webhook:http://[x", "pigeon:home", world.command())
+    world.now += 601
+    assert len(world.monitor.run()[1]) == 2
+    assert len(world.told()) == 1
+
+
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # apprise's own
 def test_whatever_apprise_reaches(hook: tuple[str, type[Hook]]) -> None:
     address, kind = hook
@@ -180,11 +210,25 @@ def test_the_desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "pigeon:home", "command:", "webhook:", "webhook:file:///etc/passwd", "desktop:x", "x"]
+    "text",
+    [
+        "",
+        "pigeon:home",
+        "command:",
+        "webhook:",
+        "webhook:file:///etc/passwd",
+        "desktop:x",
+        "x",
+        "webhook:http://[x",
+        "webhook:https://",
+        "webhook:https://h:port/",
+        "https://hooks.example/T0/hush",
+    ],
 )
 def test_what_is_no_notifier(text: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         check_notifier(text)
+    assert "hush" not in str(caught.value)
 
 
 def test_a_notifier_is_shown_without_its_secret() -> None:
@@ -192,3 +236,6 @@ def test_a_notifier_is_shown_without_its_secret() -> None:
     assert shown("apprise:tgram://123:abc/456") == "apprise:tgram://…"
     assert shown("command:send --token abc") == "command:send …"
     assert shown("desktop") == "desktop"
+    assert shown("https://hooks.example/T/B/abc") == "https:…"
+    assert shown("apprise:abc") == "apprise:…"
+    assert shown("webhook:http://[x") == shown("webhook:abc") == "webhook:…"

@@ -14,7 +14,7 @@ import pytest
 import takeback
 from takeback.opening import open_workspace
 
-from .helpers import living, read, record, run, start
+from .helpers import expire, living, place, read, record, run, start
 
 STEPS = ["fetch", "send", "report"]
 
@@ -49,10 +49,12 @@ def test_each_step_is_done_once_over_attempts(tmp_path: Path) -> None:
 
 def test_it_is_the_same_file_as_the_scripts(tmp_path: Path) -> None:
     start(tmp_path, "nightly", "--remaining", "send", "report", key="nightly-1")
-    run(tmp_path, "update", "--workflow", "nightly", "--complete", "fetch", "--step", "send")
+    run(tmp_path, "update", "--workflow", "nightly", "--complete", "one", "--step", "send")
     with takeback.workflow("nightly", key="nightly-1", steps=STEPS, root=tmp_path) as work:
         assert work.remaining == ["send", "report"]
-        assert run(tmp_path, "resume").stdout == "NO_CHECKPOINT\n", "we hold it"
+        with living() as pid:
+            said = run(tmp_path, "resume", "--owner-pid", str(pid)).stdout
+        assert said == "NO_CHECKPOINT\n", "we hold it"
         work.call("send", work.note, "half way")
     assert record(run(tmp_path, "resume"))["notes"] == "half way"
 
@@ -65,9 +67,18 @@ def test_it_is_busy_while_another_process_works_on_it(tmp_path: Path) -> None:
             takeback.workflow("nightly", key="nightly-1", steps=STEPS, root=tmp_path)
 
 
+def test_it_is_busy_while_this_very_process_works_on_it(tmp_path: Path) -> None:
+    """Two threads are one process, and yet two workers."""
+    with (
+        takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path),
+        pytest.raises(takeback.RunBusy),
+    ):
+        takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path)
+
+
 def test_a_stolen_lock_stops_the_old_worker(tmp_path: Path) -> None:
-    with takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path) as work:
-        run(tmp_path, "resume", "--steal-lock")
+    with takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path) as work, living() as pid:
+        run(tmp_path, "resume", "--steal-lock", "--owner-pid", str(pid))
         with pytest.raises(takeback.LeaseLost), work.step("fetch"):
             pass
     assert read(tmp_path, "nightly")["completedSteps"] == []
@@ -150,3 +161,61 @@ def test_a_run_with_a_file_needs_a_key(tb: takeback.Workspace) -> None:
 def test_no_steps_make_no_workflow(tmp_path: Path) -> None:
     with pytest.raises(takeback.UsageError):
         takeback.workflow("nightly", key="k", steps=[], root=tmp_path)
+
+
+def test_when_it_is_done_every_step_is(tmp_path: Path) -> None:
+    """Somebody else called it done, without naming a step."""
+    start(tmp_path, "nightly", key="nightly-1")
+    run(tmp_path, "complete", "--workflow", "nightly")
+    did: list[str] = []
+    for _ in range(2):
+        work = attempt(tmp_path, did)
+        assert work.finished and work.remaining == []
+    assert did == []
+
+
+def test_one_that_failed_is_not_done_again(tmp_path: Path) -> None:
+    start(tmp_path, "nightly", "--remaining", "send", "report", key="nightly-1")
+    run(tmp_path, "update", "--workflow", "nightly", "--status", "failed")
+    did: list[str] = []
+    with pytest.raises(takeback.UsageError, match="has failed") as caught:
+        attempt(tmp_path, did)
+    assert did == [] and "another id and key" in caught.value.hint
+    run(tmp_path, "update", "--workflow", "nightly", "--status", "in_progress", "--complete", "one")
+    attempt(tmp_path, did)
+    assert did[-2:] == ["nightly-1:send", "nightly-1:report"], "what the hint says works"
+
+
+def test_one_that_expired_says_so(tmp_path: Path) -> None:
+    start(tmp_path, "nightly", "--remaining", "send", "report", key="nightly-1")
+    expire(tmp_path, "nightly", 1_000_000_000)
+    with pytest.raises(takeback.UsageError, match="expired at 2001") as caught:
+        attempt(tmp_path, [])
+    assert "update --workflow nightly" in caught.value.hint
+    run(tmp_path, "update", "--workflow", "nightly", "--complete", "one")
+    did: list[str] = []
+    attempt(tmp_path, did)
+    assert "nightly-1:send" in did, "what the hint says works"
+
+
+def test_a_step_that_was_left_out_is_not_forgotten(tmp_path: Path) -> None:
+    with takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path) as work:
+        work.call("report", str)
+        work.call("send", str)
+        assert work.remaining == ["fetch"]
+    assert (read(tmp_path, "nightly")["status"], read(tmp_path, "nightly")["currentStep"]) == (
+        "in_progress",
+        "fetch",
+    )
+    with takeback.workflow("nightly", key="k", steps=STEPS, root=tmp_path) as work:
+        work.call("fetch", str)
+    assert work.finished
+
+
+def test_two_steps_have_two_names(tmp_path: Path) -> None:
+    with pytest.raises(takeback.UsageError, match="same name"):
+        takeback.workflow("nightly", key="k", steps=["send", "wait", "send"], root=tmp_path)
+    start(tmp_path, "w1", "--remaining", "two", "two", code=2)
+    start(tmp_path, "w1", "--remaining", "two", "one", code=2)
+    assert not place(tmp_path, "w1").exists()
+    assert start(tmp_path, "w1", "--remaining", "one", "two")["remainingSteps"] == ["one", "two"]

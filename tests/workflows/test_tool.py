@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,30 @@ def test_a_file_of_the_restart_recovery_skill_is_read(tmp_path: Path) -> None:
     assert record(run(tmp_path, "resume")) == whole
     after = record(run(tmp_path, "update", "--workflow", "nightly run", "--complete", "b"))
     assert (after["completedSteps"], after["remainingSteps"]) == (["a", "b"], ["c"])
+
+
+def test_what_stood_in_a_file_before_does_not_keep_it_from_being_completed(tmp_path: Path) -> None:
+    """The skill allows longer texts, and looks for no secrets."""
+    start(tmp_path, "w1")
+    long, hush = "s" * 300, "the token" + ": abcdefghijk"
+    later = [f"step {number}" for number in range(1_100)]
+    rewrite(
+        tmp_path, "w1", updated_s=time.time(), currentStep=long, remainingSteps=[long, *later], notes=hush
+    )
+    after = record(run(tmp_path, "update", "--workflow", "w1", "--complete", long, "--step", later[1]))
+    assert (after["completedSteps"], after["remainingSteps"], after["notes"]) == ([long], later, hush)
+    for words in (("--notes", hush + "l"), ("--step", "t" * 300), ("--step", hush)):
+        before = place(tmp_path, "w1").read_bytes()
+        done = run(tmp_path, "update", "--workflow", "w1", *words, code=3 if hush in words[1] else 2)
+        assert "nothing was written" in done.stderr and place(tmp_path, "w1").read_bytes() == before
+    run(tmp_path, "complete", "--workflow", "w1")
+    assert read(tmp_path, "w1")["status"] == "done"
+
+
+def test_the_name_of_the_schema_is_no_id(tmp_path: Path) -> None:
+    for id in ("CHECKPOINT_SCHEMA", "checkpoint_schema"):
+        assert "name of the schema" in run(tmp_path, "start", *_words(id), code=2).stderr
+    assert not (tmp_path / "memory").exists()
 
 
 def test_completing_a_step_twice_changes_nothing(tmp_path: Path) -> None:
@@ -183,6 +208,38 @@ def test_a_folder_that_is_a_link_is_not_followed(part: str, tmp_path: Path) -> N
     (root / part).symlink_to(tmp_path / "elsewhere")
     assert "is a link" in run(root, "start", *_words("w1"), code=3).stderr
     assert list((tmp_path / "elsewhere/checkpoints").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "closed", "agent closed", "agent file"])
+def test_a_bad_folder_of_agents_blocks_no_other(kind: str, tmp_path: Path) -> None:
+    import subprocess
+
+    start(tmp_path, "w1")
+    agents = tmp_path / "agents"
+    if kind == "file":
+        agents.touch()
+    elif kind == "link":
+        agents.symlink_to(tmp_path / "memory")
+    else:
+        start(tmp_path, "w2", "--per-agent")
+        (agents / "b").touch()
+    closed = {"closed": agents, "agent closed": agents / "a"}.get(kind)
+    if closed:
+        closed.chmod(0)
+    try:
+        for words in (("list",), ("check",), ("resume",), ("update", "--workflow", "w1"), ("prune",)):
+            done = subprocess.run(
+                [*ALONE, str(TOOL), *words],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                preexec_fn=give_up_root,
+            )
+            assert done.returncode == 0 and done.stderr == "", (words, done)
+            assert "w1" in done.stdout or words[0] in ("check", "prune")
+    finally:
+        if closed:
+            closed.chmod(0o700)
 
 
 def test_a_planted_lock_or_temporary_is_not_followed(tmp_path: Path) -> None:

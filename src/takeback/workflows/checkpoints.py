@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from takeback.errors import ConflictError, CorruptionError, LeaseLost, UsageError
+from takeback.errors import ConflictError, CorruptionError, LeaseLost, RunBusy, UsageError
 from takeback.workflows.disk import failed
 from takeback.workflows.guard import check
 from takeback.workflows.owners import (
@@ -23,6 +23,7 @@ from takeback.workflows.owners import (
     encode_holder,
     in_words,
     is_of,
+    is_same,
     lives,
     renewed,
 )
@@ -54,6 +55,9 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._places.close()
 
     # Looking
@@ -82,6 +86,9 @@ class Checkpoints:
         holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
 
+    def has_expired(self, record: dict[str, Any]) -> bool:
+        return is_expired(record, self._clock())
+
     # Changing
 
     def start(
@@ -99,7 +106,10 @@ class Checkpoints:
         per_agent: bool = False,
         owner_pid: int | None = None,
     ) -> dict[str, Any]:
-        """Begin a workflow, or find it begun: the same id with the same key is the same workflow."""
+        """Begin a workflow, or find it begun: the same id with the same key is the same workflow.
+
+        It is held for the owner, if there is one; RunBusy where another living process holds it.
+        """
         safe_name(workflow, "the id of a workflow")
         safe_name(agent, "the name of an agent")
         if not step or not key:
@@ -117,10 +127,14 @@ class Checkpoints:
             now_s=now_s,
         )
         check(record)
+        if owner_pid is not None:
+            describe(owner_pid, now_s)  # a dead owner is refused before anything is written
         with self._alone():
             self._refuse_key_of_another(workflow, key)
             entry = self._places.find(workflow)
             if entry and entry.record and entry.record["idempotencyKey"] == key:
+                if owner_pid is not None and self._is_wanted(entry.record, None, lambda _: None):
+                    self._take(entry, owner_pid)
                 return entry.record
             if entry:
                 self._make_way(entry, force=force)
@@ -153,7 +167,7 @@ class Checkpoints:
                 entry.record, complete=complete, step=step, status=status, notes=notes, now_s=self._clock()
             )
             if after is not entry.record:
-                entry.folder.write(entry.name, encoded(check(after)))
+                entry.folder.write(entry.name, encoded(check(after, entry.record)))
             if not is_unfinished(after):
                 entry.folder.remove(entry.id + GUARD)
         return after
@@ -172,12 +186,17 @@ class Checkpoints:
         agent: str | None = None,
         owner_pid: int,
         steal: bool = False,
+        again: bool = False,
         skipped: Callable[[str], None] = lambda _: None,
     ) -> tuple[dict[str, Any], str] | None:
-        """Take the lock of the first unfinished workflow that nobody holds; give its record and a token."""
+        """Take the lock of the first unfinished workflow that nobody holds; give its record and a token.
+
+        If none is free, `again` gives back what this very owner holds, and `steal` takes what another holds.
+        """
         if not (self._places.find(workflow) if workflow else self._places.folders()):
             return None
         with self._alone():
+            own: list[Entry] = []
             held: list[Entry] = []
             for entry in [self.get(workflow)] if workflow else self.entries():
                 if entry.record is None:
@@ -188,11 +207,17 @@ class Checkpoints:
                         return entry.record, self._hold(entry, owner_pid)
                     if holder.get("token") == os.environ.get(TOKEN_VARIABLE, "-"):
                         return entry.record, str(holder["token"])  # it was started for this workflow
+                    if again and is_same(holder, owner_pid):
+                        own.append(entry)
+                        continue
                     held.append(entry)
                     skipped(f"{entry.id} is held by {in_words(holder)}")
             # What is held is taken by force only if nothing was free.
-            if steal and held and (record := held[0].record):
-                return record, self._hold(held[0], owner_pid)
+            for entry in [*own, *(held if steal else ())]:
+                if entry.record:
+                    return entry.record, self._hold(
+                        entry, owner_pid, self._last_holder(entry) if own else None
+                    )
         return None
 
     def release(self, workflow: str, token: str) -> None:
@@ -242,7 +267,7 @@ class Checkpoints:
                 entry.folder.sync()
             yield entry.path, "set aside" if unfinished else "removed"
         for folder in self._places.folders():
-            aside = self._places.folder(*self._places.parts(folder), ASIDE)
+            aside = self._places.quietly((*self._places.parts(folder), ASIDE))
             for name in aside.names() if aside else ():
                 # Its own time is that of the move: it was renewed then.
                 if aside and 0 <= ASIDE_DAYS * DAY_S < now_s - aside.modified_s(name):
@@ -294,6 +319,17 @@ class Checkpoints:
         entry.folder.write(entry.id + GUARD, encode_holder(holder))
         return str(holder["token"])
 
+    def _take(self, entry: Entry, owner_pid: int) -> None:
+        """Make this process the holder, unless it or one above it already is."""
+        holder = self.holder(entry)
+        if holder is None:
+            self._hold(entry, owner_pid)
+        elif not _is_for(holder, owner_pid, os.environ.get(TOKEN_VARIABLE, "")):
+            raise RunBusy(
+                f"{entry.id} is held by {in_words(holder)}; nothing was changed",
+                hint="leave it to that process, or take it over with `resume --steal-lock`",
+            )
+
     def _last_holder(self, entry: Entry) -> dict[str, Any] | None:
         """Who held it last, alive or not."""
         try:
@@ -310,8 +346,7 @@ class Checkpoints:
                 self._hold(entry, owner_pid)
             return
         named = token or owner_pid is not None
-        mine = holder.get("token") == token or (owner_pid is not None and is_of(holder, owner_pid))
-        if named and not mine:
+        if named and not _is_for(holder, owner_pid, token):
             raise LeaseLost(
                 f"{entry.id} is held by {in_words(holder)} now; nothing was changed",
                 hint="stop working on it here, or take it back with `resume --steal-lock`",
@@ -331,3 +366,10 @@ class Checkpoints:
         """One command at a time, in the whole workspace: keys are unique in all of it."""
         with self._places.make(*PLACE).locked(GUARD):
             yield
+
+
+def _is_for(holder: dict[str, Any], owner_pid: int | None, token: str) -> bool:
+    """Whether it is held for whoever says this of themselves."""
+    return bool(token and holder.get("token") == token) or (
+        owner_pid is not None and is_of(holder, owner_pid)
+    )

@@ -62,15 +62,22 @@ def secret_in(text: str) -> str:
     return ""
 
 
-def check(record: dict[str, Any]) -> dict[str, Any]:
-    """This record, if it may be written."""
-    for field, value in record.items():
-        for text in value if isinstance(value, list) else [value]:
-            if text is not None:
-                _check_text(field, text)
-        if isinstance(value, list) and len(value) > STEPS_MAX:
+def check(record: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """This record, if it may be written. What stood there before may stay: a file of the skill can be completed."""
+    known = {(field == "notes", text) for field, text in _texts(before or {})}
+    fresh = [(field, text) for field, text in _texts(record) if (field == "notes", text) not in known]
+    for field, text in fresh:
+        _check_text(field, text)
+    for field in {field for field, _ in fresh}:
+        if isinstance(record[field], list) and len(record[field]) > STEPS_MAX:
             raise UsageError(f"{field} has more than {STEPS_MAX} steps; nothing was written")
     return record
+
+
+def _texts(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Every text in it, with its field."""
+    lists = ((field, value if isinstance(value, list) else [value]) for field, value in record.items())
+    return [(field, text) for field, texts in lists for text in texts if text is not None]
 
 
 def _check_text(field: str, text: str) -> None:

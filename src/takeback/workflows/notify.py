@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,19 +29,34 @@ def check_notifier(text: str) -> str:
             f"{shown(text)} is no notifier; nothing was installed",
             hint="one of command:COMMAND, webhook:URL, desktop, apprise:URL",
         )
-    if kind == "webhook" and urlsplit(target).scheme not in ("http", "https"):
-        raise UsageError("a webhook begins with https:// or http://; nothing was installed")
+    if kind == "webhook" and not all(_address(target)):
+        raise UsageError("a webhook is a whole address with https:// or http://; nothing was installed")
     return text
+
+
+def _address(url: str) -> tuple[str, str]:
+    """The scheme and the host of a web address; empty where it has none."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # a port that is no number is found only when it is asked for
+        host = parts.hostname or ""
+    except ValueError:
+        return "", ""
+    return (parts.scheme, host) if parts.scheme in ("http", "https") else ("", "")
 
 
 def shown(text: str) -> str:
     """A notifier without what may be a secret in it."""
     kind, _, target = text.partition(":")
     if kind == "webhook":
-        return f"{kind}:{urlsplit(target).scheme}://{urlsplit(target).hostname}/…"
+        scheme, host = _address(target)
+        return f"{kind}:{scheme}://{host}/…" if scheme else f"{kind}:…"
     if kind == "command":
         return f"{kind}:{target.split()[0] if target.split() else ''} …"
-    return f"{kind}:{target.partition(':')[0]}://…" if target else kind
+    if kind == "apprise":
+        return f"{kind}:{target.partition(':')[0]}://…" if "://" in target else f"{kind}:…"
+    # Of what is no notifier nobody knows where its secret begins.
+    return f"{kind[:20]}:…" if target else kind[:20]
 
 
 def send(notifier: str, message: str, findings: list[dict[str, Any]]) -> None:
@@ -50,7 +66,7 @@ def send(notifier: str, message: str, findings: list[dict[str, Any]]) -> None:
         KINDS[kind](target, message, findings)
     except BackendError:
         raise
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, LookupError, HTTPException, subprocess.SubprocessError) as error:
         # Its own words may repeat an address; only its kind is told.
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise BackendError(f"{shown(notifier)} was not reached: {reason}") from None

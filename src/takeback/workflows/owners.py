@@ -52,8 +52,9 @@ def decode_holder(data: bytes) -> dict[str, Any] | None:
             # The restart-recovery skill writes only the time. Its holder cannot be asked; the lease decides.
             return {"pid": 0, "started": "", "host": "", "leaseUntil": iso(seconds(text.strip()) + LEASE_S)}
         holder = json.loads(text)
-        pid, until = holder["pid"], seconds(holder["leaseUntil"])
-        return holder if isinstance(pid, int) and until else None
+        texts = [holder[name] for name in ("started", "host", "boot", "space", "token", "leaseUntil")]
+        whole = type(holder["pid"]) is int and all(isinstance(text, str) for text in texts)
+        return holder if whole and seconds(holder["leaseUntil"]) else None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
@@ -74,6 +75,11 @@ def is_of(holder: dict[str, Any], owner_pid: int) -> bool:
     if any(holder.get(name) != value for name, value in here().items()):
         return False
     return any(holder["pid"] == pid and holder["started"] == started(pid) for pid in _lineage(owner_pid))
+
+
+def is_same(holder: dict[str, Any], owner_pid: int) -> bool:
+    """Whether just this process holds it. Those that it started may be several, and only one may have the work."""
+    return holder["pid"] == owner_pid and is_of(holder, owner_pid)
 
 
 def in_words(holder: dict[str, Any]) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from takeback.errors import ConflictError, CorruptionError
+from takeback.errors import BackendError, ConflictError, CorruptionError
 from takeback.workflows.disk import Folder
-from takeback.workflows.record import decoded, safe_name
+from takeback.workflows.record import RESERVED, decoded, safe_name
 
 PLACE = ("memory", "checkpoints")
 AGENTS = "agents"
 SUFFIX = ".json"
-NOT_OURS = {"CHECKPOINT_SCHEMA.json"}
+NOT_OURS = {RESERVED + SUFFIX}
 
 
 class Entry:
@@ -67,10 +67,10 @@ class Places:
 
     def folders(self) -> list[Folder]:
         """Every folder of checkpoints that is there."""
-        agents = self.folder(AGENTS)
+        agents = self.quietly((AGENTS,))
         names = agents.names() if agents else []
         places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
-        return [folder for parts in places if (folder := self._quietly(parts))]
+        return [folder for parts in places if (folder := self.quietly(parts))]
 
     def folder(self, *parts: str) -> Folder | None:
         """The folder at these parts, if it is there."""
@@ -81,6 +81,15 @@ class Places:
             self._open[parts] = folder
         return self._open[parts]
 
+    def quietly(self, parts: tuple[str, ...]) -> Folder | None:
+        """An agent's folder that is a link, no folder, or closed to us is not looked into, and blocks no other."""
+        try:
+            return self.folder(*parts)
+        except (ConflictError, BackendError):
+            if parts == PLACE:
+                raise
+            return None
+
     def make(self, *parts: str) -> Folder:
         """The folder at these parts, made where it is missing."""
         found = self.folder(*parts) or Folder.find(self.root, *parts, create=True)
@@ -90,15 +99,6 @@ class Places:
 
     def parts(self, folder: Folder) -> tuple[str, ...]:
         return next(parts for parts, known in self._open.items() if known is folder)
-
-    def _quietly(self, parts: tuple[str, ...]) -> Folder | None:
-        """One agent's folder that is a link, or something else, is not looked into, and blocks no other."""
-        try:
-            return self.folder(*parts)
-        except ConflictError:
-            if parts == PLACE:
-                raise
-            return None
 
     def _entry(self, folder: Folder, id: str) -> Entry:
         try:

@@ -38,6 +38,10 @@ SAFE_NAME = re.compile(r"\w[\w .:@+=,-]*")
 """What may be part of a file's name: no slash, no leading dot, nothing that a terminal would obey."""
 
 
+RESERVED = "CHECKPOINT_SCHEMA"
+"""The skill keeps its schema in a file of this name, which is no checkpoint."""
+
+
 def iso(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat()
 
@@ -52,6 +56,10 @@ def seconds(text: str) -> float:
 
 def safe_name(name: str, what: str) -> str:
     """This name, if it can be part of a path without leading anywhere else."""
+    if name.upper() == RESERVED:
+        raise UsageError(
+            f"{name} cannot be {what}: it is the name of the schema; nothing was done", hint="use another one"
+        )
     if not SAFE_NAME.fullmatch(name) or len(name.encode("utf-8", "replace")) > ID_BYTES_MAX:
         raise UsageError(
             f"{name[:ID_BYTES_MAX]!r} cannot be {what}; nothing was done",
@@ -128,6 +136,15 @@ def _misfit(record: dict[str, Any]) -> str:
     return ""
 
 
+def check_steps(step: str, remaining: list[str]) -> None:
+    """Steps are known by their names. The first one may stand in front of the remaining ones, as the skill has it."""
+    if len(set(remaining)) < len(remaining) or step in remaining[1:]:
+        raise UsageError(
+            "two steps have the same name; nothing was done",
+            hint="a step that is done is known by its name: give each one its own, such as send-1 and send-2",
+        )
+
+
 def new_record(
     workflow: str,
     *,
@@ -142,6 +159,7 @@ def new_record(
 ) -> dict[str, Any]:
     if not 0 <= ttl_days <= TTL_DAYS_MAX:
         raise UsageError(f"--ttl-days is a number from 0 to {TTL_DAYS_MAX}; nothing was done")
+    check_steps(step, remaining)
     record = {
         "schemaVersion": SCHEMA,
         "workflowId": workflow,
@@ -179,6 +197,9 @@ def advanced(
             after["currentStep"] = after["remainingSteps"][0]
     # A repeated update must not lead back to a step that has been done since.
     if step is not None and not (repeated and step in done):
+        left = after["currentStep"]
+        if left not in (step, *done, *after["remainingSteps"]):
+            after["remainingSteps"] = [left, *after["remainingSteps"]]  # it was left, not done
         after["currentStep"] = step
     if status is not None:
         after["status"] = status

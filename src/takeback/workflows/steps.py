@@ -48,6 +48,8 @@ class Workflow:
     @property
     def remaining(self) -> list[str]:
         """The steps that are still to be done, in their order."""
+        if self.record["status"] == "done":
+            return []
         done = set(self.record["completedSteps"])
         steps = [self.record["currentStep"], *self.record["remainingSteps"]]
         return [step for step in dict.fromkeys(steps) if step not in done]
@@ -56,7 +58,9 @@ class Workflow:
     def step(self, name: str) -> Iterator[Step]:
         """A step that counts as done when its body ends without an exception."""
         key = f"{self.record['idempotencyKey']}:{name}"
-        step = Step(name, done=name in self.record["completedSteps"], key=key)
+        # Who called it done may have named no step: then all of them are.
+        done = name in self.record["completedSteps"] or self.record["status"] == "done"
+        step = Step(name, done=done, key=key)
         if not step.done and self.record["currentStep"] != name:
             self._update(step=name)
         yield step
@@ -114,23 +118,48 @@ def workflow(
     """Begin a workflow, or continue it where it was left: completed steps are not done again.
 
     Use it in a `with` block. Without an exception and with every step done it is complete; otherwise it can be
-    resumed. Raises RunBusy while another living process works on it.
+    resumed. In one that is done, every step is. Raises RunBusy while another living process works on it, and
+    UsageError for one that failed or expired.
     """
     if not steps:
         raise UsageError("a workflow has at least one step; nothing was done")
     checkpoints = Checkpoints(str(Path(root)))
-    first, *rest = steps
-    record = checkpoints.start(
-        id, agent=agent, step=first, key=key, remaining=rest, notes=notes, ttl_days=ttl_days
-    )
-    if not is_unfinished(record):
-        return Workflow(checkpoints, record, "")
-    said: list[str] = []
-    found = checkpoints.resume(id, owner_pid=os.getpid(), skipped=said.append)
-    if found is None:
-        holder = checkpoints.holder(checkpoints.get(id))
-        who = f"is held by {in_words(holder)}" if holder else "; ".join(said) or "cannot be resumed"
-        raise RunBusy(
-            f"{id} {who}; nothing was done", hint="wait, or use `takeback workflow resume --steal-lock`"
+    try:
+        first, *rest = steps
+        record = checkpoints.start(
+            id, agent=agent, step=first, key=key, remaining=rest, notes=notes, ttl_days=ttl_days
         )
-    return Workflow(checkpoints, *found)
+        found = checkpoints.resume(id, owner_pid=os.getpid()) if is_unfinished(record) else None
+        if found is None:
+            return Workflow(checkpoints, _finished(checkpoints, id), "")
+        return Workflow(checkpoints, *found)
+    except BaseException:
+        checkpoints.close()
+        raise
+
+
+def _finished(checkpoints: Checkpoints, id: str) -> dict[str, Any]:
+    """The record of a workflow that cannot be resumed because it is done. Anything else is an error."""
+    entry = checkpoints.get(id)
+    record = entry.record
+    assert record is not None
+    if record["status"] == "done":
+        return record
+    if record["status"] == "failed":
+        raise UsageError(
+            f"{id} has failed; nothing was done",
+            hint="begin anew with another id and key; or, if it is to go on after all, "
+            f"`takeback workflow update --workflow {id} --status in_progress`",
+        )
+    if holder := checkpoints.holder(entry):
+        raise RunBusy(
+            f"{id} is held by {in_words(holder)}; nothing was done",
+            hint="wait, or use `takeback workflow resume --steal-lock`",
+        )
+    if checkpoints.has_expired(record):
+        raise UsageError(
+            f"{id} expired at {record['expiresAt']}; nothing was done",
+            hint="begin anew with another id and key; or, if it is to go on after all, "
+            f"`takeback workflow update --workflow {id}`, which renews it",
+        )
+    raise RunBusy(f"{id} was held until just now; nothing was done", hint="try again")

@@ -39,6 +39,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
+def owner(pid: int | None) -> int:
+    """The process that is named as the owner; else the one that called. `start` holds it for nobody if that is 0."""
+    return os.getppid() if pid is None else pid
+
+
 def pretty(record: dict[str, Any]) -> str:
     return json.dumps(record, indent=2)
 
@@ -67,7 +72,7 @@ def _start(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
         ttl_days=args.ttl_days,
         force=args.force,
         per_agent=args.per_agent,
-        owner_pid=args.owner_pid,
+        owner_pid=owner(args.owner_pid) or None,
     )
     say(pretty(record))
 
@@ -85,9 +90,13 @@ def _update(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
 
 
 def _resume(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
-    owner = os.getppid() if args.owner_pid is None else args.owner_pid
     found = checkpoints.resume(
-        args.workflow, agent=args.agent, owner_pid=owner, steal=args.steal_lock, skipped=warn
+        args.workflow,
+        agent=args.agent,
+        owner_pid=owner(args.owner_pid),
+        steal=args.steal_lock,
+        again=True,
+        skipped=warn,
     )
     say(pretty(found[0]) if found else NOTHING)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import click
@@ -16,7 +15,7 @@ from takeback.workflows.checkpoints import Checkpoints
 from takeback.workflows.owners import in_words
 from takeback.workflows.record import STATUSES
 from takeback.workflows.stale import report_data, report_lines, stale
-from takeback.workflows.tool import NOTHING, list_lines, pretty, printable
+from takeback.workflows.tool import NOTHING, list_lines, owner, pretty, printable
 from takeback.workflows.wake import wake as wake_all
 
 CHILD_FAILED = 4
@@ -85,15 +84,28 @@ def command() -> None:
 @click.option("--ttl-days", type=float, default=7, show_default=True, help="Idle days after which it expires")
 @click.option("--per-agent", is_flag=True, help="Keep it in agents/NAME/memory/checkpoints")
 @click.option("--force", is_flag=True, help="Set an older workflow of this id aside, and begin anew")
-@_owner
+@click.option(
+    "--owner-pid", type=int, metavar="PID", help="The process that does the work; else the parent; 0 for none"
+)
 @click.pass_obj
-def start(session: Session, /, id: str, idempotency: str, remaining: tuple[str, ...], **rest: Any) -> None:
-    """Begin a workflow, or find it begun
+def start(
+    session: Session,
+    /,
+    id: str,
+    idempotency: str,
+    remaining: tuple[str, ...],
+    owner_pid: int | None,
+    **rest: Any,
+) -> None:
+    """Begin a workflow, or find it begun, and take its lock
 
     The same id with the same key is the same workflow: it is printed as it is. With another key it is refused.
     """
     with _checkpoints() as checkpoints:
-        _show(session, checkpoints.start(id, key=idempotency, remaining=list(remaining), **rest))
+        record = checkpoints.start(
+            id, key=idempotency, remaining=list(remaining), owner_pid=owner(owner_pid) or None, **rest
+        )
+        _show(session, record)
 
 
 @command.command("update", cls=TakebackCommand)
@@ -125,9 +137,10 @@ def resume(
 
     Prints the checkpoint, or NO_CHECKPOINT. Schema and hash are verified; a bad file is named and skipped.
     """
-    owner = os.getppid() if owner_pid is None else owner_pid
     with _checkpoints() as checkpoints:
-        found = checkpoints.resume(id, agent=agent, owner_pid=owner, steal=steal_lock, skipped=_warn)
+        found = checkpoints.resume(
+            id, agent=agent, owner_pid=owner(owner_pid), steal=steal_lock, again=True, skipped=_warn
+        )
     if session.json:
         return session.data({"checkpoint": found[0] if found else None})
     session.line(pretty(found[0]) if found else NOTHING)
