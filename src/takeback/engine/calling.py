@@ -17,7 +17,7 @@ from takeback.core import events as e
 from takeback.core import keys
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
-from takeback.core.values import plain
+from takeback.core.values import plain, said
 from takeback.engine import actions
 from takeback.engine.actions import Function, declared
 from takeback.engine.at_work import AtWork, wholly
@@ -25,6 +25,7 @@ from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_
 from takeback.engine.gate import Gate
 from takeback.engine.ground import name_in_rules
 from takeback.engine.life import Heartbeat
+from takeback.engine.recovery import settle_calls
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.errors import HandedOver, InvariantBroken, RefusedError, UsageError
@@ -180,6 +181,8 @@ class Caller:
         history = self._ledger.refresh()
         for id in reversed(self._run.keys.get(given.key, [])):
             action = history.actions[id]
+            # Nobody else is at work on this key, so one that is open was cut short by an interrupt.
+            settle_calls(self._tracker, self._calls, [id], "it was interrupted")
             if action.name != self._declared.name:
                 raise UsageError(
                     f"the key {given.key!r} is that of {action.name} ({id}); {self._declared.name} was not called",
@@ -267,14 +270,19 @@ class Caller:
     # After
 
     def _end(self, id: str, given: Given, result: Any) -> Any:
-        faults.reach(MADE)
-        self._beat.show()
+        """Record what it gave. It happened, whatever becomes of that."""
         try:
+            faults.reach(MADE)
+            self._beat.show()
             kept = self._calls.keep(plain(result, f"what {self._declared.name} returned"))
-        except UsageError as error:
-            self._close(id, given, e.Outcome.FAILED, error.message, happened=True)
+            self._close(id, given, e.Outcome.DONE, "", kept.view, kept.full, happened=True)
+        except BaseException as error:
+            why = error.message if isinstance(error, UsageError) else f"it was made, and then: {said(error)}"
+            if id and self._ledger.refresh().actions[id].life is not Life.OPEN:
+                raise
+            if id or isinstance(error, UsageError):
+                self._close(id, given, e.Outcome.FAILED, why, happened=True)
             raise
-        self._close(id, given, e.Outcome.DONE, "", kept.view, kept.full, happened=True)
         faults.reach(ENDED)
         return result
 
@@ -289,7 +297,7 @@ class Caller:
             kept = self._calls.keep(seen.result)
             self._close(id, None, e.Outcome.DONE, seen.why, kept.view, kept.full, happened=True)
             return seen
-        why = f"{type(error).__name__}: {error}"[:500]
+        why = said(error)
         kept = self._calls.keep(seen.result)
         failed = e.Outcome.FAILED
         self._close(

@@ -62,10 +62,10 @@ class Calls:
         assert isinstance(began, e.ActionBegan)
         if not is_outside(action):
             return Seen(False, why="what it changed is with the action around it")
-        known = self.known(action)
-        if not known.check:
-            return Seen(True, in_doubt=True, why="nobody can look whether it happened: it has no check")
         try:
+            known = self.known(action)
+            if not known.check:
+                return Seen(True, in_doubt=True, why="nobody can look whether it happened: it has no check")
             found = look(known)
             if found is ABSENT:
                 return Seen(False, why="its check finds nothing")

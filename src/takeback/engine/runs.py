@@ -18,6 +18,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.subjects import Checkpoint
 from takeback.core.subjects import Run as Recorded
+from takeback.core.values import said
 from takeback.engine import actions, processes
 from takeback.engine.actions import Function
 from takeback.engine.at_work import AtWork, wholly
@@ -28,7 +29,7 @@ from takeback.engine.gate import Gate
 from takeback.engine.kept_file import KeptFile
 from takeback.engine.life import Heartbeat
 from takeback.engine.memory import Memory, Place
-from takeback.engine.recovery import end_taken_back
+from takeback.engine.recovery import end_taken_back, settle_calls
 from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.steps import Step, innermost
@@ -126,6 +127,7 @@ class Run:
             if error is None:
                 try:
                     self._check_invariants()
+                    self._settle_calls()
                     self._tracker.end(self._body, e.Outcome.DONE, after=[e.RunEnded(e.Outcome.DONE)])
                 except BaseException as late:
                     self._fail(late)
@@ -242,7 +244,8 @@ class Run:
 
     def _fail(self, error: BaseException) -> None:
         """End badly: hand over, or take everything back."""
-        why = f"{type(error).__name__}: {error}"[:500]
+        why = said(error)
+        self._settle_calls()
         if isinstance(error, HandedOver):
             self._tracker.end(self._body, e.Outcome.STOPPED, after=[e.RunHandedOver(error.message)])
             self._parts.file.end("blocked", "it waits for a human")
@@ -263,6 +266,11 @@ class Run:
         self._ledger.append([e.RunEnded(e.Outcome.FAILED, why)], self.id)
         self._parts.file.end("failed")
         error.add_note(f"Takeback: {self.report}")
+
+    def _settle_calls(self) -> None:
+        """None is at work any more. One that is open, because of an interrupt, may have happened."""
+        actions = self._ledger.refresh().runs[self.id].actions
+        settle_calls(self._tracker, self._parts.calls, actions, "it was interrupted")
 
     def _out_of_time(self) -> RunBusy:
         why = f"calls of run {self.id} are still at work, so it was neither committed nor taken back"
