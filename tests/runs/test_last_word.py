@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from takeback.core.lifecycle import Life
 from takeback.core.rollback import Verdict
 from takeback.core.values import DEEPEST, plain
 from takeback.engine import calling
-from takeback.errors import HandedOver, RollbackIncomplete, UsageError
+from takeback.engine.ground import name_in_rules
+from takeback.errors import HandedOver, RefusedError, RollbackIncomplete, UsageError
 from tests.runs import tools
 from tests.runs.scene import Scene, items, made
 
@@ -142,3 +144,74 @@ def test_values_too_deep_to_be_kept() -> None:
     assert plain(fits) == fits
     with pytest.raises(UsageError, match=r"^what it gave contains itself"):
         plain([fits], "what it gave")
+
+
+@takeback.action(effect="irreversible")
+def for_good(item: str) -> None:
+    WORLD.append(item)
+
+
+class Sender:
+    """A tool that is an object."""
+
+    def __init__(self, to: str = "") -> None:
+        if to:
+            self.to = to
+
+    @takeback.action(effect="irreversible")
+    def __call__(self, item: str) -> None:
+        WORLD.append(item)
+
+
+@pytest.mark.parametrize(
+    "function, args",
+    [
+        (functools.partial(for_good, "money"), ()),
+        (functools.partial(functools.partial(for_good), item="money"), ()),
+        (Sender(), ("money",)),
+        (functools.partial(Sender(), "money"), ()),
+    ],
+)
+def test_no_wrapping_loses_a_declaration(scene: Scene, function: Any, args: tuple[str, ...]) -> None:
+    with pytest.raises(RefusedError), scene.tb.run("wrapped", autopilot=True) as run:
+        run.call(function, *args)
+    assert WORLD == []
+
+
+def test_a_partial_is_taken_back(scene: Scene) -> None:
+    run = scene.tb.run("wrapped")
+    with pytest.raises(ZeroDivisionError), run:
+        run.call(functools.partial(put, "x"))
+        asyncio.run(run.call(functools.partial(put_async, "y")))
+        assert WORLD == ["x", "y"]
+        1 / 0  # noqa: B018
+    assert WORLD == []
+    assert run.report is not None and run.report.verdict is Verdict.CLEAN
+
+
+@pytest.mark.parametrize("wrapped", [functools.partial(tools.add, 1), functools.partial(Sender(), "x")])
+def test_rules_know_the_function_in_a_partial(wrapped: Any) -> None:
+    inner = wrapped.func
+    assert name_in_rules(wrapped) == name_in_rules(inner)
+    assert ":" in name_in_rules(inner)
+
+
+def test_partials_with_other_arguments_are_other_calls(scene: Scene) -> None:
+    with pytest.raises(HandedOver), scene.tb.run("wrapped", key="k") as run:
+        assert run.call(functools.partial(put, "a")) == "a"
+        run.hand_over("wait")
+    scene.tb.runs.give_back(run.id, "human")
+    with scene.tb.run("wrapped", key="k") as run:
+        assert run.call(functools.partial(put, "b")) == "b"
+        assert run.call(functools.partial(put, "a")) == "a"
+    assert WORLD == ["a", "b"]
+
+
+def test_objects_with_a_state_need_a_key(scene: Scene) -> None:
+    with scene.tb.run("objects", approve=lambda _: True) as run:
+        with pytest.raises(UsageError, match="state of its own"):
+            run.call(Sender("somebody"), "x")
+        assert WORLD == []
+        run.call(Sender("somebody"), "x", key="to somebody")
+        run.call(Sender(), "y")
+    assert WORLD == ["x", "y"]

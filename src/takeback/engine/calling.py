@@ -19,7 +19,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
 from takeback.core.values import plain, said
 from takeback.engine import actions
-from takeback.engine.actions import Function, declared
+from takeback.engine.actions import Function, declared, hides_something, is_async, unwrapped
 from takeback.engine.at_work import AtWork, wholly
 from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_outside, standing, told
 from takeback.engine.gate import Gate
@@ -82,7 +82,8 @@ class Caller:
         beat: Heartbeat,
         at_work: AtWork,
     ) -> None:
-        self._function = function
+        self._asked_for = function
+        self._function, _, _ = unwrapped(function)
         self._declared = declared(function)
         self._run = run
         self._tracker = parts.tracker
@@ -102,8 +103,9 @@ class Caller:
         self._at_work = at_work
 
     def make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        _, args, kwargs = unwrapped(self._asked_for, args, kwargs)
         given = self._given(args, kwargs)
-        if inspect.iscoroutinefunction(self._function):
+        if is_async(self._function):
             return self._make_async(given, args, kwargs)
         with self._at_work.on(given.key):
             return self._make(given, lambda: self._function(*args, **kwargs))
@@ -162,6 +164,12 @@ class Caller:
         bound = self._bound(kept)
         if self._key:
             return Given(kept, self._key, bound)
+        if hides_something(self._function):
+            raise UsageError(
+                f"{name} is an object with a state of its own, so its arguments do not say which call is meant; "
+                "it was not called",
+                hint="run.call(..., key=...) names it, or call a function",
+            )
         # Its place among those of the same intent: threads and tasks may come in another order the next time.
         key = partial(
             keys.action_key, self._place, name=name, arguments=bound, volatile=self._declared.volatile
