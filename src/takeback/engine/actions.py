@@ -84,6 +84,7 @@ def action(
 
     def declaring(declared: F) -> F:
         chosen = _effect(effect, undo)
+        _refuse_async(undo=undo, check=check)
         called = name or _called(declared)
         made = Declared(called, chosen, undo, check, retries, tuple(retry_on), tuple(volatile))
         return declare(declared, made)
@@ -100,6 +101,15 @@ def declare(function: F, made: Declared) -> F:
 def is_declared(function: Function) -> bool:
     """Whether a function says of itself what it does."""
     return _found(function) is not None
+
+
+def _refuse_async(**named: Function | None) -> None:
+    for role, handler in named.items():
+        if handler and is_async(unwrapped(handler)[0]):
+            raise UsageError(
+                f"the {role} handler {_called(handler)} is a coroutine function, which nobody would wait for",
+                hint="use a plain function; it may call asyncio.run() itself",
+            )
 
 
 def _effect(named: str, undo: Function | None) -> Effect:

@@ -227,12 +227,10 @@ class Caller:
         seen = self._calls.look_at(action)
         if seen.in_doubt:
             return False
-        kept, changes = (
-            self._calls.keep(seen.result),
-            told(self._ledger.history, action, happened=seen.happened),
-        )
-        word = e.ActionTold(action.id, seen.happened, changes, "check", kept.view, kept.full)
-        self._ledger.append([word], self._run.id)
+        changes = told(self._ledger.history, action, happened=seen.happened)
+        with self._calls.keeping(seen.result) as kept:
+            word = e.ActionTold(action.id, seen.happened, changes, "check", kept.view, kept.full)
+            self._ledger.append([word], self._run.id)
         return True
 
     def _begin(self, given: Given) -> tuple[Call, str]:
@@ -241,6 +239,11 @@ class Caller:
             raise UsageError(
                 f"{named.name} is deferred, which needs the outbox; it was not called",
                 hint="call it after the run has committed",
+            )
+        if named.effect is e.Effect.TRANSACTIONAL:
+            raise UsageError(
+                f"{named.name} is transactional, which needs a guarded database, and none is; it was not called",
+                hint="declare an undo handler, or effect='irreversible'",
             )
         passed = self._gate.pass_through(
             run.id,
@@ -266,10 +269,10 @@ class Caller:
             handlers=named.handlers(),
             call_key=key,
         )
-        kept = self._calls.keep(given.plain)
-        began = msgspec.structs.replace(began, arguments=kept.view, full=kept.full)
-        faults.reach(BEFORE_RECORD)
-        id = self._tracker.begin(began, stream=run.id, before=passed, looking=self._looking)
+        with self._calls.keeping(given.plain) as kept:
+            began = msgspec.structs.replace(began, arguments=kept.view, full=kept.full)
+            faults.reach(BEFORE_RECORD)
+            id = self._tracker.begin(began, stream=run.id, before=passed, looking=self._looking)
         if self._looking:
             self._beat.add(id)
         faults.reach(RECORDED)
@@ -282,8 +285,8 @@ class Caller:
         try:
             faults.reach(MADE)
             self._beat.show()
-            kept = self._calls.keep(plain(result, f"what {self._declared.name} returned"))
-            self._close(id, given, e.Outcome.DONE, "", kept.view, kept.full, happened=True)
+            with self._calls.keeping(plain(result, f"what {self._declared.name} returned")) as kept:
+                self._close(id, given, e.Outcome.DONE, "", kept.view, kept.full, happened=True)
         except BaseException as error:
             why = error.message if isinstance(error, UsageError) else f"it was made, and then: {said(error)}"
             if id and self._ledger.refresh().actions[id].life is not Life.OPEN:
@@ -302,15 +305,13 @@ class Caller:
         if transient and left and not seen.in_doubt:
             if not seen.happened:
                 return None
-            kept = self._calls.keep(seen.result)
-            self._close(id, None, e.Outcome.DONE, seen.why, kept.view, kept.full, happened=True)
+            with self._calls.keeping(seen.result) as kept:
+                self._close(id, None, e.Outcome.DONE, seen.why, kept.view, kept.full, happened=True)
             return seen
         why = said(error)
-        kept = self._calls.keep(seen.result)
-        failed = e.Outcome.FAILED
-        self._close(
-            id, None, failed, why, kept.view, kept.full, happened=seen.happened, in_doubt=seen.in_doubt
-        )
+        with self._calls.keeping(seen.result) as kept:
+            view, full, doubt = kept.view, kept.full, seen.in_doubt
+            self._close(id, None, e.Outcome.FAILED, why, view, full, happened=seen.happened, in_doubt=doubt)
         raise error
 
     def _close(
