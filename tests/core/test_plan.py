@@ -322,3 +322,12 @@ def test_weaker_means_easier_to_take_back() -> None:
 
 def test_a_step_can_be_made_by_hand() -> None:
     assert plans.dependencies(Step("a", "x:y", after=("b", "b"))) == ("b",)
+
+
+def test_what_a_tool_does_to_its_arguments_stays_with_it() -> None:
+    args = {"x": {"$result": "a", "path": "/list"}, "y": {"$literal": [1]}}
+    results = {"a": {"list": [1]}}
+    given = plans.resolve(args, results)
+    given["x"].append(2)
+    given["y"].append(2)
+    assert plans.resolve(args, results) == {"x": [1], "y": [1]}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from typing import Annotated, Any
 
 import msgspec
@@ -281,7 +282,7 @@ def _replaced(value: Any, by: Callable[[Reference], Any]) -> Any:
         if (found := _reference(value)) is not None:
             return by(found)
         if _is_literal(value):
-            return value["$literal"]
+            return deepcopy(value["$literal"])
         return {key: _replaced(item, by) for key, item in value.items()}
     if isinstance(value, list):
         return [_replaced(item, by) for item in value]
@@ -300,7 +301,7 @@ def _follow(reference: Reference, result: Any) -> Any:
             # Names of fields help, values might be secrets.
             has = f"the fields {', '.join(map(str, here))[:200]}" if isinstance(here, dict) else _shape(here)
             raise UsageError(f"the result of step {reference.step} has no {reference.path}: there is {has}")
-    return here
+    return deepcopy(here)  # what a tool does to what it is given must not change what others are given
 
 
 def _shape(value: Any) -> str:

@@ -12,30 +12,54 @@ from takeback.errors import UsageError
 
 INTEGER_BITS = 64
 SHOWN_BYTES = 16 << 10
+DEEPEST = 200
 
 _SECRET = re.compile(rf"(?i)(?:^|[_-])(?:{SECRET_NAME})(?:$|[_-])")
 
 
 def plain(value: Any, place: str = "the value") -> Any:
     """This value as JSON builtins, or a UsageError that says which part of it cannot be kept."""
+    try:
+        return _plain(value, place, 0)
+    except RecursionError:
+        raise _too_deep(place) from None
+
+
+def said(error: BaseException) -> str:
+    """An error in words that can be kept, whatever is in them."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  somebody else's exception, which cannot even say what it is
+        text = type(error).__name__
+    return text[:500].encode("utf-8", "backslashreplace").decode()
+
+
+def _too_deep(place: str) -> UsageError:
+    return UsageError(
+        f"{place} contains itself, or more than {DEEPEST} levels in each other", hint="keep it flatter"
+    )
+
+
+def _plain(value: Any, place: str, depth: int) -> Any:
+    if depth > DEEPEST:
+        # Where it begins says more than where it was given up.
+        raise _too_deep(place.partition("[")[0])
     match value:
-        case None | bool() | str():
+        case None | bool():
             return value
-        case int():
-            if not -(2 ** (INTEGER_BITS - 1)) <= value < 2**INTEGER_BITS:
-                raise UsageError(f"{place} is an integer of more than 64 bits", hint="keep it as a string")
-            return int(value)
-        case float():
-            if value != value or value in (float("inf"), float("-inf")):
-                raise UsageError(f"{place} is {value}, which JSON cannot hold", hint="use null or a string")
-            return float(value)
+        case str():
+            _refuse_unencodable(value, place)
+            return value
+        case int() | float():
+            return _number(value, place)
         case dict():
             for key in value:
                 if not isinstance(key, str):
                     raise UsageError(f"{place} has the key {key!r}; keys are strings", hint="use str(key)")
-            return {str(key): plain(item, f"{place}[{key!r}]") for key, item in value.items()}
+                _refuse_unencodable(key, f"a key of {place}")
+            return {str(key): _plain(item, f"{place}[{key!r}]", depth + 1) for key, item in value.items()}
         case list() | tuple():
-            return [plain(item, f"{place}[{index}]") for index, item in enumerate(value)]
+            return [_plain(item, f"{place}[{index}]", depth + 1) for index, item in enumerate(value)]
     try:
         # Structs, dataclasses, dates, enums, UUIDs, bytes, paths: whatever has one plain form.
         built = msgspec.to_builtins(value, enc_hook=_encode)
@@ -44,7 +68,29 @@ def plain(value: Any, place: str = "the value") -> Any:
             f"{place} is a {type(value).__name__}, which cannot be kept",
             hint="keep JSON values: dict, list, str, int, float, bool, None; or a Struct or dataclass of them",
         ) from error
-    return plain(built, place)
+    return _plain(built, place, depth + 1)
+
+
+def _number(value: int | float, place: str) -> int | float:
+    if isinstance(value, int):
+        if not -(2 ** (INTEGER_BITS - 1)) <= value < 2**INTEGER_BITS:
+            raise UsageError(f"{place} is an integer of more than 64 bits", hint="keep it as a string")
+        return int(value)
+    if value != value or value in (float("inf"), float("-inf")):
+        raise UsageError(f"{place} is {value}, which JSON cannot hold", hint="use null or a string")
+    return float(value)
+
+
+def _refuse_unencodable(text: str, place: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{place} has half a character at {error.start}, which no text file can hold",
+            hint="a name that is no UTF-8? keep os.fsencode(name).hex(), or a readable form of it",
+        ) from None
 
 
 def _encode(value: Any) -> Any:

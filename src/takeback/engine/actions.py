@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 
@@ -19,6 +20,7 @@ F = TypeVar("F", bound=Function)
 
 TRANSIENT: tuple[type[Exception], ...] = (ConnectionError, TimeoutError)
 _DECLARED = "__takeback__"
+_PLACEHOLDER = getattr(functools, "Placeholder", object())  # from Python 3.14 on
 
 current: ContextVar[tuple[Call, str] | None] = ContextVar("takeback-call", default=None)
 """The call that is being made in this context, and the action that it is recorded as."""
@@ -82,7 +84,8 @@ def action(
 
     def declaring(declared: F) -> F:
         chosen = _effect(effect, undo)
-        called = name or declared.__qualname__
+        _refuse_async(undo=undo, check=check)
+        called = name or _called(declared)
         made = Declared(called, chosen, undo, check, retries, tuple(retry_on), tuple(volatile))
         return declare(declared, made)
 
@@ -97,7 +100,16 @@ def declare(function: F, made: Declared) -> F:
 
 def is_declared(function: Function) -> bool:
     """Whether a function says of itself what it does."""
-    return isinstance(getattr(function, _DECLARED, None), Declared)
+    return _found(function) is not None
+
+
+def _refuse_async(**named: Function | None) -> None:
+    for role, handler in named.items():
+        if handler and is_async(unwrapped(handler)[0]):
+            raise UsageError(
+                f"the {role} handler {_called(handler)} is a coroutine function, which nobody would wait for",
+                hint="use a plain function; it may call asyncio.run() itself",
+            )
 
 
 def _effect(named: str, undo: Function | None) -> Effect:
@@ -118,11 +130,51 @@ def _effect(named: str, undo: Function | None) -> Effect:
 
 def declared(function: Function) -> Declared:
     """What a function declares. One that declares nothing is watched: what it does to the workspace comes back."""
-    found = getattr(function, _DECLARED, None)
-    if isinstance(found, Declared):
-        return found
-    name = getattr(function, "__qualname__", "") or type(function).__name__
-    return Declared(name, Effect.RESTORABLE)
+    return _found(function) or Declared(_called(function), Effect.RESTORABLE)
+
+
+def unwrapped(
+    function: Function, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
+    """The function inside of partials, with all that it is given by them and by the call."""
+    named = dict(kwargs or {})
+    while isinstance(function, functools.partial):
+        later = iter(args)
+        first = [next(later, item) if item is _PLACEHOLDER else item for item in function.args]
+        args, named = (*first, *later), {**function.keywords, **named}
+        function = function.func
+    return function, args, named
+
+
+def hides_something(function: Function) -> bool:
+    """Whether it is an object with a state of its own, so that its arguments do not say what is wanted."""
+    if hasattr(function, "__qualname__"):
+        return False
+    state = getattr(function, "__dict__", None)
+    return state is None or bool(set(state) - {_DECLARED})
+
+
+def is_async(function: Function) -> bool:
+    """Whether calling it gives something to wait for."""
+    called = getattr(type(function), "__call__", None)  # noqa: B004  it is looked at, not asked for
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
+def _found(function: Function) -> Declared | None:
+    """The declaration on a function, or on what a partial or an object calls."""
+    while True:
+        called = None if hasattr(function, "__qualname__") else getattr(type(function), "__call__", None)  # noqa: B004
+        for place in (function, called):
+            if isinstance(found := getattr(place, _DECLARED, None), Declared):
+                return found
+        if not isinstance(function, functools.partial):
+            return None
+        function = function.func
+
+
+def _called(function: Function) -> str:
+    function, _, _ = unwrapped(function)
+    return getattr(function, "__qualname__", "") or type(function).__qualname__
 
 
 def current_call() -> Call:

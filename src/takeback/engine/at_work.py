@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
-from takeback.errors import UsageError
+from takeback.errors import RunBusy, UsageError
 
 T = TypeVar("T")
 
 POLL_S = 0.01
+
+_inside: ContextVar[frozenset[tuple[int, str]]] = ContextVar("takeback-inside", default=frozenset())
+"""The calls that this code is inside of: whose they are, and their keys."""
 
 
 class AtWork:
@@ -22,31 +27,72 @@ class AtWork:
         self._changed = threading.Condition()
         self._keys: set[str] = set()
         self._closed = ""
+        self._alone = 0
+        """The thread that takes something back, so that no other begins a call."""
+        self._pid = os.getpid()
+
+    def open(self) -> None:
+        """From here on this process, and no fork of it, makes the calls."""
+        self._pid = os.getpid()
 
     @contextmanager
     def on(self, key: str) -> Iterator[None]:
         """For the length of a call. Whoever comes with the same key waits, and then finds the result."""
+        self.refuse_forked()
         with self._changed:
             self._changed.wait_for(lambda: self._enter(key))
-        try:
+        with self._noted(key):
             yield
-        finally:
-            self._leave(key)
 
     @asynccontextmanager
     async def on_async(self, key: str) -> AsyncIterator[None]:
         """The same, in a loop that has to go on meanwhile."""
+        self.refuse_forked()
         while not self._enter(key):
             await asyncio.sleep(POLL_S)
+        with self._noted(key):
+            yield
+
+    @contextmanager
+    def _noted(self, key: str) -> Iterator[None]:
+        """Let this context know that it is inside of the call, until that is over."""
+        token = _inside.set(_inside.get() | {(id(self), key)})
         try:
             yield
         finally:
+            _inside.reset(token)
             self._leave(key)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """For the length of a rollback: refused while others are at work, who might go on with what is undone."""
+        with self._changed:
+            others = [key for key in self._keys if (id(self), key) not in _inside.get()]
+            if others or self._alone:
+                raise RunBusy(
+                    "this run is at work in other threads or tasks too, so nothing was taken back",
+                    hint="join the threads, or await the tasks, and try again",
+                )
+            self._alone = threading.get_ident()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone = 0
+                self._changed.notify_all()
 
     def _enter(self, key: str) -> bool:
         with self._changed:
             self.refuse_closed()
             if key in self._keys:
+                if (id(self), key) in _inside.get():
+                    raise UsageError(
+                        f"this is inside of the call with the key {key!r}, which would wait for itself; "
+                        "nothing was begun",
+                        hint="give each call a key of its own",
+                    )
+                return False
+            if self._alone not in (0, threading.get_ident()):
                 return False
             self._keys.add(key)
             return True
@@ -56,7 +102,16 @@ class AtWork:
             self._keys.discard(key)
             self._changed.notify_all()
 
+    def refuse_forked(self) -> None:
+        """Two processes that both believe to be the run would each make its calls."""
+        if self._pid != os.getpid():
+            raise UsageError(
+                "this process is a fork of the one that conducts the run; nothing was done",
+                hint="make the calls in the process that began the run, or begin another run here",
+            )
+
     def refuse_closed(self) -> None:
+        self.refuse_forked()
         if self._closed:
             raise UsageError(f"{self._closed}; nothing was begun", hint="begin another run")
 

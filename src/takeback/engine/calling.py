@@ -17,14 +17,15 @@ from takeback.core import events as e
 from takeback.core import keys
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
-from takeback.core.values import plain
+from takeback.core.values import plain, said
 from takeback.engine import actions
-from takeback.engine.actions import Function, declared
+from takeback.engine.actions import Function, declared, hides_something, is_async, unwrapped
 from takeback.engine.at_work import AtWork, wholly
 from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_outside, standing, told
 from takeback.engine.gate import Gate
 from takeback.engine.ground import name_in_rules
 from takeback.engine.life import Heartbeat
+from takeback.engine.recovery import settle_calls
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.errors import HandedOver, InvariantBroken, RefusedError, UsageError
@@ -81,7 +82,8 @@ class Caller:
         beat: Heartbeat,
         at_work: AtWork,
     ) -> None:
-        self._function = function
+        self._asked_for = function
+        self._function, _, _ = unwrapped(function)
         self._declared = declared(function)
         self._run = run
         self._tracker = parts.tracker
@@ -101,8 +103,9 @@ class Caller:
         self._at_work = at_work
 
     def make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        _, args, kwargs = unwrapped(self._asked_for, args, kwargs)
         given = self._given(args, kwargs)
-        if inspect.iscoroutinefunction(self._function):
+        if is_async(self._function):
             return self._make_async(given, args, kwargs)
         with self._at_work.on(given.key):
             return self._make(given, lambda: self._function(*args, **kwargs))
@@ -161,6 +164,12 @@ class Caller:
         bound = self._bound(kept)
         if self._key:
             return Given(kept, self._key, bound)
+        if hides_something(self._function):
+            raise UsageError(
+                f"{name} is an object with a state of its own, so its arguments do not say which call is meant; "
+                "it was not called",
+                hint="run.call(..., key=...) names it, or call a function",
+            )
         # Its place among those of the same intent: threads and tasks may come in another order the next time.
         key = partial(
             keys.action_key, self._place, name=name, arguments=bound, volatile=self._declared.volatile
@@ -180,6 +189,8 @@ class Caller:
         history = self._ledger.refresh()
         for id in reversed(self._run.keys.get(given.key, [])):
             action = history.actions[id]
+            # Nobody else is at work on this key, so one that is open was cut short by an interrupt.
+            settle_calls(self._tracker, self._calls, [id], "it was interrupted")
             if action.name != self._declared.name:
                 raise UsageError(
                     f"the key {given.key!r} is that of {action.name} ({id}); {self._declared.name} was not called",
@@ -216,12 +227,10 @@ class Caller:
         seen = self._calls.look_at(action)
         if seen.in_doubt:
             return False
-        kept, changes = (
-            self._calls.keep(seen.result),
-            told(self._ledger.history, action, happened=seen.happened),
-        )
-        word = e.ActionTold(action.id, seen.happened, changes, "check", kept.view, kept.full)
-        self._ledger.append([word], self._run.id)
+        changes = told(self._ledger.history, action, happened=seen.happened)
+        with self._calls.keeping(seen.result) as kept:
+            word = e.ActionTold(action.id, seen.happened, changes, "check", kept.view, kept.full)
+            self._ledger.append([word], self._run.id)
         return True
 
     def _begin(self, given: Given) -> tuple[Call, str]:
@@ -230,6 +239,11 @@ class Caller:
             raise UsageError(
                 f"{named.name} is deferred, which needs the outbox; it was not called",
                 hint="call it after the run has committed",
+            )
+        if named.effect is e.Effect.TRANSACTIONAL:
+            raise UsageError(
+                f"{named.name} is transactional, which needs a guarded database, and none is; it was not called",
+                hint="declare an undo handler, or effect='irreversible'",
             )
         passed = self._gate.pass_through(
             run.id,
@@ -255,10 +269,10 @@ class Caller:
             handlers=named.handlers(),
             call_key=key,
         )
-        kept = self._calls.keep(given.plain)
-        began = msgspec.structs.replace(began, arguments=kept.view, full=kept.full)
-        faults.reach(BEFORE_RECORD)
-        id = self._tracker.begin(began, stream=run.id, before=passed, looking=self._looking)
+        with self._calls.keeping(given.plain) as kept:
+            began = msgspec.structs.replace(began, arguments=kept.view, full=kept.full)
+            faults.reach(BEFORE_RECORD)
+            id = self._tracker.begin(began, stream=run.id, before=passed, looking=self._looking)
         if self._looking:
             self._beat.add(id)
         faults.reach(RECORDED)
@@ -267,14 +281,19 @@ class Caller:
     # After
 
     def _end(self, id: str, given: Given, result: Any) -> Any:
-        faults.reach(MADE)
-        self._beat.show()
+        """Record what it gave. It happened, whatever becomes of that."""
         try:
-            kept = self._calls.keep(plain(result, f"what {self._declared.name} returned"))
-        except UsageError as error:
-            self._close(id, given, e.Outcome.FAILED, error.message, happened=True)
+            faults.reach(MADE)
+            self._beat.show()
+            with self._calls.keeping(plain(result, f"what {self._declared.name} returned")) as kept:
+                self._close(id, given, e.Outcome.DONE, "", kept.view, kept.full, happened=True)
+        except BaseException as error:
+            why = error.message if isinstance(error, UsageError) else f"it was made, and then: {said(error)}"
+            if id and self._ledger.refresh().actions[id].life is not Life.OPEN:
+                raise
+            if id or isinstance(error, UsageError):
+                self._close(id, given, e.Outcome.FAILED, why, happened=True)
             raise
-        self._close(id, given, e.Outcome.DONE, "", kept.view, kept.full, happened=True)
         faults.reach(ENDED)
         return result
 
@@ -286,15 +305,13 @@ class Caller:
         if transient and left and not seen.in_doubt:
             if not seen.happened:
                 return None
-            kept = self._calls.keep(seen.result)
-            self._close(id, None, e.Outcome.DONE, seen.why, kept.view, kept.full, happened=True)
+            with self._calls.keeping(seen.result) as kept:
+                self._close(id, None, e.Outcome.DONE, seen.why, kept.view, kept.full, happened=True)
             return seen
-        why = f"{type(error).__name__}: {error}"[:500]
-        kept = self._calls.keep(seen.result)
-        failed = e.Outcome.FAILED
-        self._close(
-            id, None, failed, why, kept.view, kept.full, happened=seen.happened, in_doubt=seen.in_doubt
-        )
+        why = said(error)
+        with self._calls.keeping(seen.result) as kept:
+            view, full, doubt = kept.view, kept.full, seen.in_doubt
+            self._close(id, None, e.Outcome.FAILED, why, view, full, happened=seen.happened, in_doubt=doubt)
         raise error
 
     def _close(

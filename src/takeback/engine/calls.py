@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -54,7 +55,12 @@ class Calls:
         return self._vault.fetch(action.result, action.full)
 
     def keep(self, value: Any) -> Kept:
+        """Keep a value, under the lock until an event names it."""
         return self._vault.keep(value)
+
+    def keeping(self, value: Any) -> AbstractContextManager[Kept]:
+        """Keep a value for the block that records it."""
+        return self._vault.keeping(value)
 
     def look_at(self, action: Action) -> Seen:
         """Whether an action without a good end happened, by the word of its check."""
@@ -62,10 +68,10 @@ class Calls:
         assert isinstance(began, e.ActionBegan)
         if not is_outside(action):
             return Seen(False, why="what it changed is with the action around it")
-        known = self.known(action)
-        if not known.check:
-            return Seen(True, in_doubt=True, why="nobody can look whether it happened: it has no check")
         try:
+            known = self.known(action)
+            if not known.check:
+                return Seen(True, in_doubt=True, why="nobody can look whether it happened: it has no check")
             found = look(known)
             if found is ABSENT:
                 return Seen(False, why="its check finds nothing")

@@ -9,7 +9,6 @@ from typing import Any
 from takeback.core import events as e
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.rollback import OnConflict
 from takeback.core.subjects import Approval
 from takeback.core.subjects import Run as Recorded
 from takeback.core.values import plain
@@ -17,6 +16,7 @@ from takeback.engine import gate
 from takeback.engine.calls import Calls, in_doubt, told
 from takeback.engine.gate import Approve, Gate, Judge
 from takeback.engine.kept_file import KeptFile
+from takeback.engine.replanning import choice_of, seconds_of, text_of
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.runs import Options, Parts, Run
 from takeback.engine.tracker import Tracker
@@ -53,6 +53,7 @@ class Conductor:
             raise UsageError(
                 f"{options.checkpoint!r} is no checkpoint granularity", hint="one of action, step, run"
             )
+        seconds_of("approval_wait_s", approval_wait_s)
         door = Gate(
             self._ledger,
             self._clock,
@@ -154,9 +155,7 @@ class Conductor:
 def options_of(
     name: str, *, on_conflict: str, invariants: Sequence[Callable[[], object]], **others: Any
 ) -> Options:
-    try:
-        choice = OnConflict(on_conflict)
-    except ValueError:
-        choices = ", ".join(choice.value for choice in OnConflict)
-        raise UsageError(f"{on_conflict!r} is no choice for conflicts", hint=f"one of {choices}") from None
-    return Options(name, on_conflict=choice, invariants=tuple(invariants), **others)
+    text_of("the name of the run", name)
+    text_of("the key of the run", others.get("key", ""))
+    seconds_of("wait_s", others.get("wait_s", 0))
+    return Options(name, on_conflict=choice_of(on_conflict), invariants=tuple(invariants), **others)

@@ -9,6 +9,7 @@ from typing import Any
 
 from takeback.core.policy import Ground
 from takeback.core.rules import ToolRules
+from takeback.engine.actions import unwrapped
 
 
 def ground_of(root: str, rules: ToolRules, short: Mapping[str, str]) -> Ground:
@@ -27,8 +28,11 @@ def ground_of(root: str, rules: ToolRules, short: Mapping[str, str]) -> Ground:
 
 def name_in_rules(function: Callable[..., Any], otherwise: str = "") -> str:
     """How the rules know a function: `package.module:function`, where it was defined."""
+    function, _, _ = unwrapped(function)
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    return f"{module}:{name}" if module and name else otherwise or type(function).__name__
+    if module and name:
+        return f"{module}:{name}"
+    return otherwise or f"{type(function).__module__}:{type(function).__qualname__}"
 
 
 def _loaded(target: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from takeback.core.change import Change
 from takeback.core.memory import changes, flatten, pointer, unflatten
-from takeback.core.values import plain
+from takeback.core.values import DEEPEST, plain
 
 Read = Callable[[], Mapping[str, Any]]
 """The values by path as the journal has them now, others' undos included."""
@@ -175,10 +175,12 @@ def _inside(cell: Cell) -> Any:
     return Items(cell) if isinstance(value, list) else value
 
 
-def _bare(value: Any) -> Any:
+def _bare(value: Any, depth: int = 0) -> Any:
     """A value with plain ones in the place of handles."""
+    if depth > DEEPEST:
+        return value  # whoever keeps it refuses it
     if isinstance(value, Handle):
         return value.plain()
     if isinstance(value, dict):
-        return {key: _bare(item) for key, item in value.items()}
-    return [_bare(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _bare(item, depth + 1) for key, item in value.items()}
+    return [_bare(item, depth + 1) for item in value] if isinstance(value, list | tuple) else value

@@ -24,7 +24,7 @@ from takeback.core.plan import Plan, Step, default_key, in_order, resolve, targe
 from takeback.core.policy import Broken, Ground, Use
 from takeback.core.rules import Do, Rules, for_plans
 from takeback.core.values import plain
-from takeback.engine.actions import declare, declared, is_declared
+from takeback.engine.actions import declare, declared, is_async, is_declared, unwrapped
 from takeback.engine.ground import ground_of, name_in_rules
 from takeback.errors import RefusedError, UsageError
 
@@ -209,7 +209,9 @@ def _with_care(tool: Tool, effect: Effect) -> Callable[..., Any]:
     async def call_later(*args: Any, **kwargs: Any) -> Any:
         return await function(*args, **kwargs)
 
-    chosen = call_later if inspect.iscoroutinefunction(function) else call
+    chosen = call_later if is_async(unwrapped(function)[0]) else call
+    # A partial, or an object, has no name of its own that the rules would know.
+    chosen.__module__, _, chosen.__qualname__ = name_in_rules(function).partition(":")
     return declare(chosen, msgspec.structs.replace(declared(function), effect=effect))
 
 

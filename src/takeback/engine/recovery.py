@@ -41,6 +41,21 @@ def is_waiting(history: History, actions: Iterable[str]) -> bool:
     return any(run is not None and run.life in WAITING for run in runs)
 
 
+def settle_calls(tracker: Tracker, calls: Calls, actions: Iterable[str], why: str) -> None:
+    """End the calls among these actions that nobody is at work on any more, by what the world says of them."""
+    history = tracker.ledger.history
+    for id in reversed(list(actions)):
+        action = history.actions[id]
+        began = action.began
+        if action.life is not Life.OPEN or not isinstance(began, e.ActionBegan) or not began.call_key:
+            continue
+        with tracker.lock.held():
+            seen = calls.look_at(action)
+            changes = change_of(action, in_doubt=seen.in_doubt) if seen.happened else ()
+            kept, words = calls.keep(seen.result), f"{why}; {seen.why}"
+            tracker.end(id, e.Outcome.FAILED, why=words, changes=changes, result=kept.view, full=kept.full)
+
+
 def end_taken_back(tracker: Tracker, actions: Iterable[str]) -> None:
     """A run that waited to be continued, or for a human, is over when nothing is left of it."""
     history = tracker.ledger.history

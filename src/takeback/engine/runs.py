@@ -6,18 +6,19 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from takeback.core import events as e
-from takeback.core import ids
 from takeback.core.change import Change
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.subjects import Checkpoint
 from takeback.core.subjects import Run as Recorded
+from takeback.core.values import said
 from takeback.engine import actions, processes
 from takeback.engine.actions import Function
 from takeback.engine.at_work import AtWork, wholly
@@ -28,7 +29,8 @@ from takeback.engine.gate import Gate
 from takeback.engine.kept_file import KeptFile
 from takeback.engine.life import Heartbeat
 from takeback.engine.memory import Memory, Place
-from takeback.engine.recovery import end_taken_back
+from takeback.engine.recovery import end_taken_back, settle_calls
+from takeback.engine.replanning import choice_of, position_of, text_of
 from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.steps import Step, innermost
@@ -39,7 +41,6 @@ from takeback.errors import (
     InvariantBroken,
     RollbackIncomplete,
     RunBusy,
-    UsageError,
 )
 
 BEAT_S = 1.0
@@ -102,6 +103,7 @@ class Run:
     # The block
 
     def __enter__(self) -> Run:
+        self.at_work.open()
         deadline = time.monotonic() + self.options.wait_s
         while not self._begin():
             if time.monotonic() > deadline:
@@ -117,6 +119,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.at_work.refuse_forked()
         in_time = self.at_work.close(f"run {self.id} has ended", self.options.wait_s)
         try:
             if self._replayed:
@@ -126,6 +129,7 @@ class Run:
             if error is None:
                 try:
                     self._check_invariants()
+                    self._settle_calls()
                     self._tracker.end(self._body, e.Outcome.DONE, after=[e.RunEnded(e.Outcome.DONE)])
                 except BaseException as late:
                     self._fail(late)
@@ -242,7 +246,8 @@ class Run:
 
     def _fail(self, error: BaseException) -> None:
         """End badly: hand over, or take everything back."""
-        why = f"{type(error).__name__}: {error}"[:500]
+        why = said(error)
+        self._settle_calls()
         if isinstance(error, HandedOver):
             self._tracker.end(self._body, e.Outcome.STOPPED, after=[e.RunHandedOver(error.message)])
             self._parts.file.end("blocked", "it waits for a human")
@@ -264,6 +269,11 @@ class Run:
         self._parts.file.end("failed")
         error.add_note(f"Takeback: {self.report}")
 
+    def _settle_calls(self) -> None:
+        """None is at work any more. One that is open, because of an interrupt, may have happened."""
+        actions = self._ledger.refresh().runs[self.id].actions
+        settle_calls(self._tracker, self._parts.calls, actions, "it was interrupted")
+
     def _out_of_time(self) -> RunBusy:
         why = f"calls of run {self.id} are still at work, so it was neither committed nor taken back"
         self._tracker.end(self._body, e.Outcome.STOPPED, why=why, after=[e.RunHandedOver(why)])
@@ -273,6 +283,7 @@ class Run:
 
     def step(self, name: str, *, retries: int = 0) -> Step:
         """A step of the plan: `with run.step("edit"):`. Its `done` says that an earlier attempt completed it."""
+        text_of("the name of a step", name)
         above = innermost(self)
         path = f"{above.path}/{name}" if above else name
         self._names[path] += 1
@@ -285,7 +296,8 @@ class Run:
 
         A coroutine function gives an awaitable.
         """
-        return self._caller(function, key).make(args, kwargs)
+        self.at_work.refuse_forked()
+        return self._caller(function, text_of("the key of a call", key)).make(args, kwargs)
 
     @property
     def memory(self) -> Place:
@@ -296,36 +308,20 @@ class Run:
 
     def checkpoint(self, message: str = "") -> Checkpoint:
         """Take a checkpoint, to come back to with `rollback(to=...)`."""
+        self.at_work.refuse_forked()
         id = self._tracker.save(message, self.options.actor)
         return self._ledger.history.checkpoints[id]
 
     def rollback(self, to: Any, *, preview: bool = False, on_conflict: str = "") -> RollbackReport:
         """Take back what this run did since a checkpoint, or from a step or an action on; then go on."""
         self.at_work.refuse_closed()
-        choice = OnConflict(on_conflict) if on_conflict else self.options.on_conflict
-        report = self._parts.rollbacks.of_run(
-            self.id, self._position(to), preview=preview, on_conflict=choice
-        )
+        choice = choice_of(on_conflict) if on_conflict else self.options.on_conflict
+        position = position_of(self._ledger.refresh(), self.id, to)
+        with nullcontext() if preview else self.at_work.alone():
+            report = self._parts.rollbacks.of_run(self.id, position, preview=preview, on_conflict=choice)
         if report.verdict is Verdict.PARTIAL and not preview:
             raise RollbackIncomplete(str(report), hint="the report names what remains", report=report)
         return report
-
-    def _position(self, to: Any) -> int:
-        """The place in the journal just before a checkpoint, step or action: where there is a picture of it."""
-        named: str = to if isinstance(to, str) else to.id
-        history = self._ledger.refresh()
-        run = history.runs[self.id]
-        body = run.steps[named].body if named in run.steps else named
-        if named not in history.checkpoints and body not in run.actions:
-            raise UsageError(
-                f"run {self.id} has no step or action {named or to.path!r} that was begun, and no such checkpoint"
-            )
-        if named not in history.checkpoints and not getattr(history.actions[body].began, "marks", ()):
-            raise UsageError(
-                f"no picture was taken at {named}, so more would be taken back than you ask for",
-                hint="tb.run(checkpoint='action') takes one at each call, run.checkpoint() one here and now",
-            )
-        return ids.seq_of(named) - 1
 
     def require(self, condition: object, message: str) -> None:
         """Stop the run at once where something does not hold that must."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from takeback.core import events as e
 from takeback.core.lifecycle import Life
+from takeback.core.values import said
 from takeback.engine.at_work import wholly
 from takeback.errors import UsageError
 
@@ -92,9 +93,9 @@ class Step:
             if error is None:
                 self.run._check_invariants()
             else:
-                outcome, why = e.Outcome.FAILED, f"{type(error).__name__}: {error}"[:500]
+                outcome, why = e.Outcome.FAILED, said(error)
         except BaseException as broken:
-            outcome, why = e.Outcome.FAILED, str(broken)
+            outcome, why = e.Outcome.FAILED, said(broken)
             raise
         finally:
             ended: Sequence[e.Event] = [e.StepEnded(self.id, outcome, why)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import msgspec
@@ -35,15 +36,25 @@ class Vault:
         self._store = store
         self._lock = lock
 
-    def keep(self, value: Any) -> Kept:
-        """Keep a plain value. What is as short and harmless as its view needs no content of its own."""
+    @contextmanager
+    def keeping(self, value: Any) -> Iterator[Kept]:
+        """Keep a plain value. What is as short and harmless as its view needs no content of its own.
+
+        Content is under the lock until the block has recorded it: a clean-up takes away what no event names.
+        """
         shown = shortened(view(value))
         if shown == value:
-            return Kept(value)
+            yield Kept(value)
+            return
         with self._lock.held():
             name = self._store.put(msgspec.json.encode(value))
             self._store.sync()
-        return Kept(shown, name.hex())
+            yield Kept(shown, name.hex())
+
+    def keep(self, value: Any) -> Kept:
+        """The same, for whoever holds the lock already."""
+        with self.keeping(value) as kept:
+            return kept
 
     def fetch(self, kept: Any, full: str) -> Any:
         """The whole value."""

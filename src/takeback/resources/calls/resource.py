@@ -5,6 +5,7 @@ What a check says is the world. Without one nobody can look, so the item stays u
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,8 @@ from takeback import faults
 from takeback.core.change import ABSENT, Target, Version
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.errors import BackendError
+from takeback.core.values import said
+from takeback.errors import BackendError, CorruptionError
 from takeback.ports import Latest, Swap, Swapped, Traits
 from takeback.resources.calls import handlers
 
@@ -67,7 +69,10 @@ class Calls:
     def _foresee(self, swap: Swap) -> tuple[Do, str]:
         if swap.goal:
             return Do.LEAVE, "a call is never made again by a redo"
-        known = self._known(swap.present.data["action"])
+        try:
+            known = self._known(swap.present.data["action"])
+        except CorruptionError as error:
+            return Do.LEAVE, _lost(error)
         if swap.present.data.get("in_doubt") and not _can_tell(known):
             return Do.LEAVE, "nobody can tell whether it happened"
         if not known.undo:
@@ -86,12 +91,15 @@ class Calls:
             return recorded
         try:
             found = look(self._known(recorded.data["action"]))
-        except BackendError:
+        except (BackendError, CorruptionError):
             return recorded  # the undo handler may still work; the verdict will need another look
         return ABSENT if found is ABSENT else recorded
 
     def _undo(self, swap: Swap) -> Swapped:
-        known = self._known(swap.present.data["action"])
+        try:
+            known = self._known(swap.present.data["action"])
+        except CorruptionError as error:
+            return Swapped(swap.target, Did.FAILED, swap.present, verified=False, why=_lost(error))
         try:
             if known.check and look(known) is ABSENT:
                 return Swapped(swap.target, Did.ALREADY, ABSENT, verified=True)
@@ -119,6 +127,10 @@ class Calls:
         return Swapped(swap.target, Did.FAILED, swap.present, verified=True, why=why)
 
 
+def _lost(error: CorruptionError) -> str:
+    return f"what it was given, or gave, is lost, so no handler can be asked: {error.message}"
+
+
 def look(known: Known) -> Any:
     """Ask the check of a call: what the call gave, if the world has it; else ABSENT."""
     if not known.check:
@@ -139,15 +151,24 @@ def _can_tell(known: Known) -> bool:
         return False
 
 
+def _waited_for(name: str, found: Any) -> Any:
+    """What a handler gave. One that only promises to do something has done nothing."""
+    if not inspect.isawaitable(found):
+        return found
+    if inspect.iscoroutine(found):
+        found.close()
+    raise BackendError(f"{name.split(':')[1]} returned something to wait for, so it did nothing yet")
+
+
 def _patiently(name: str, call: Call) -> Any:
     """Run a handler; other systems fail for a moment now and then."""
     function = handlers.find(name)
     for left in reversed(range(TRIES)):
         try:
-            return function(call)
+            return _waited_for(name, function(call))
         except Exception as error:
             if not left:
-                text = f"{type(error).__name__}: {error}"[:300]
+                text = said(error)[:300]
                 raise BackendError(f"{name.split(':')[1]} failed {TRIES} times: {text}") from error
             time.sleep(PAUSE_S * 4 ** (TRIES - 1 - left))
     raise AssertionError("unreachable")

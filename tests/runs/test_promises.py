@@ -1,0 +1,151 @@
+"""What cannot be promised is refused, or said: handlers nobody waits for, effects nobody guards, lost values."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import takeback
+from takeback import Call, faults
+from takeback.core.rollback import Verdict
+from takeback.engine import calling
+from takeback.errors import RollbackIncomplete, UsageError
+from takeback.testing.crash import child_environment
+from tests.runs import tools
+from tests.runs.scene import Scene, items
+
+SECRET = "hunter22222"
+
+
+class Failure(Exception):
+    pass
+
+
+async def later(call: Call) -> None:
+    raise AssertionError
+
+
+def promising(call: Call) -> Any:
+    return later(call)
+
+
+@takeback.action(undo=promising)
+def promise(item: str) -> str:
+    return item
+
+
+@takeback.action(effect="transactional")
+def transact() -> None:
+    raise AssertionError
+
+
+def cancel(call: Call) -> None:
+    tools.cancel(call)
+
+
+def find(call: Call) -> Any:
+    return tools.find(call)
+
+
+@takeback.action(undo=cancel, check=find)
+def book(item: str, password: str) -> str:
+    tools._book(item)
+    return "x" * 40_000
+
+
+@pytest.mark.parametrize("handler", [later, functools.partial(later)])
+def test_nobody_would_wait_for_an_async_handler(handler: Any) -> None:
+    with pytest.raises(UsageError, match="undo handler later"):
+        takeback.action(undo=handler)(promise)
+    with pytest.raises(UsageError, match="check handler later"):
+        takeback.action(undo=promising, check=handler)(promise)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_handler_that_only_promises_has_failed(scene: Scene) -> None:
+    run = scene.tb.run("promise")
+    with pytest.raises(RollbackIncomplete) as caught, run:
+        run.call(promise, "x")
+        raise Failure
+    (item,) = caught.value.report.items
+    assert item.did == "failed"
+    assert "to wait for" in item.why
+
+
+def test_nobody_guards_a_transaction_yet(scene: Scene) -> None:
+    with scene.tb.run("transaction") as run, pytest.raises(UsageError, match="guarded database"):
+        run.call(transact)
+
+
+def clean_up(scene: Scene) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):  # it waits for the lock, as it should
+        subprocess.run(
+            [sys.executable, "-m", "takeback", "-C", str(scene.root), "gc"],
+            env={**os.environ, **child_environment(), "TAKEBACK_HOME": str(scene.home)},
+            capture_output=True,
+            check=False,
+            timeout=4,
+        )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("where", [calling.BEFORE_RECORD, "put"])
+def test_a_clean_up_leaves_values_that_are_about_to_be_recorded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    run = scene.tb.run("clean-up")
+    reach, close = faults.reach, calling.Caller._close
+
+    def reached(point: str) -> None:
+        if point == where:
+            clean_up(scene)
+        reach(point)
+
+    def closing(self: Any, *args: Any, **kwargs: Any) -> None:
+        if where == "put":
+            clean_up(scene)
+        close(self, *args, **kwargs)
+
+    monkeypatch.setattr(faults, "reach", reached)
+    monkeypatch.setattr(calling.Caller, "_close", closing)
+    with run:
+        scene.human("made", "by the agent")
+        run.call(book, "room", password=SECRET)
+    monkeypatch.undo()
+    monkeypatch.setenv("TAKEBACK_HOME", str(scene.home))
+    action = next(a for a in scene.tb.history.actions.values() if a.name == "book")
+    assert scene.tb.result(action) == "x" * 40_000
+    scene.tb.undo(run.id)
+    assert items() == {}
+    assert scene.read("made") is None
+
+
+def test_a_call_whose_values_are_lost_does_not_hold_up_the_rest(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scene.tb.run("lost")
+    lost = takeback.errors.ContentGone("it is gone")
+    fetch = scene.tb._calls._vault.fetch
+
+    def fetched(kept: Any, full: str) -> Any:
+        if full:
+            raise lost
+        return fetch(kept, full)
+
+    with pytest.raises(RollbackIncomplete) as caught, run:
+        scene.human("made", "by the agent")
+        run.call(book, "room", password=SECRET)
+        run.call(tools.book, "seat")
+        monkeypatch.setattr(scene.tb._calls._vault, "fetch", fetched)
+        raise Failure
+    assert caught.value.report.verdict is Verdict.PARTIAL
+    assert scene.read("made") is None
+    assert items() == {"room": 1}
+    (left,) = [item for item in caught.value.report.items if not item.verified]
+    assert "lost" in left.why
