@@ -55,6 +55,7 @@ class Conductor:
             )
         door = Gate(
             self._ledger,
+            self._tracker.lock,
             self._clock,
             self._judges(),
             autopilot=options.autopilot,
@@ -94,7 +95,14 @@ class Conductor:
                 hint="answer from a terminal of your own",
             )
         return gate.answer(
-            self._ledger, self._clock, id, granted=granted, actor=actor, why=why, payload=payload
+            self._ledger,
+            self._tracker.lock,
+            self._clock,
+            id,
+            granted=granted,
+            actor=actor,
+            why=why,
+            payload=payload,
         )
 
     # Handovers
