@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import takeback
+from takeback.core.events import ActionBegan
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Approval
-from takeback.errors import RefusedError, TakebackError
+from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.opening import open_workspace
 from takeback.workspace import Workspace
 from tests.runs import tools
@@ -120,3 +123,64 @@ def test_a_callback_that_says_no_is_not_overruled(scene: Scene, granted: bool) -
         run.call(tools.wire, "100")
     assert made("100") == 0
     assert [a.life for a in scene.tb.history.approvals.values()] == [Life.USED if granted else Life.DENIED]
+
+
+def test_an_approval_for_a_call_without_effect_is_used_up(scene: Scene) -> None:
+    scene.human("takeback.toml", '[rules.effects]\nnone = "ask"\n')
+    with another(scene) as tb, tb.run("look", approve=lambda question: True) as run:
+        assert run.call(tools.add, 1, 2) == 3
+        assert [a.life for a in tb.history.approvals.values()] == [Life.USED]
+
+
+def of_module(name: str, text: str) -> Any:
+    """A function `pay` of another module."""
+    module: dict[str, Any] = {"__name__": name}
+    exec(f"import takeback\n@takeback.action(effect='irreversible')\ndef pay(x): return {text!r}\n", module)
+    return module["pay"]
+
+
+def test_a_function_is_known_with_its_module(scene: Scene) -> None:
+    """To the human who allows it, and by the key of its call."""
+    sandbox, real = of_module("sandbox", "play money"), of_module("real", "money")
+    asked: list[str] = []
+
+    def decide(question: Approval) -> bool:
+        asked.append(question.asked.payload)
+        return True
+
+    with scene.tb.run("pay", approve=decide) as run:
+        assert [run.call(sandbox, 5), run.call(real, 5)] == ["play money", "money"]
+        assert len(set(asked)) == 2
+        assert run.call(sandbox, 5, key="z") == "play money"
+        with pytest.raises(UsageError, match="the key 'z'"):
+            run.call(real, 5, key="z")
+
+
+def test_a_providers_key_is_of_one_workspace(scene: Scene, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with open_workspace(tmp_path / "other", home=scene.home, watching=False) as other:
+        for tb in (scene.tb, other):
+            with tb.run("nightly", key="2026-11-16") as run:
+                run.call(tools.book, "attic")
+        found = [
+            a.began.call_key
+            for tb in (scene.tb, other)
+            for a in tb.history.actions.values()
+            if isinstance(a.began, ActionBegan) and a.name == "book"
+        ]
+    assert len(found) == len(set(found)) == 2
+
+
+@takeback.action(volatile=("id",))
+def order(item: dict[str, int], **more: Any) -> int:
+    return item["id"]
+
+
+def test_volatile_is_an_argument_and_not_what_is_in_another(scene: Scene) -> None:
+    with scene.tb.run("order") as run:
+        assert run.call(order, {"id": 1}, id="x", key="one") == 1
+        assert run.call(order, {"id": 1}, id="y", key="one") == 1
+        with pytest.raises(UsageError, match="other arguments"):
+            run.call(order, {"id": 2}, id="x", key="one")
+        assert run.call(order, {"id": 2}, id="x") == 2
+        assert run.call(order, {"id": 3}, id="x") == 3

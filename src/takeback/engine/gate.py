@@ -87,7 +87,7 @@ class Gate:
         if ruling.do == "deny":
             self.refuse(run, name, effect, arguments, ruling)
         with self._claiming:  # it holds once: another thread with the same payload asks its own question
-            approval = self.ask(run, name, effect, arguments, ruling.why)
+            approval = self.ask(run, name, effect, arguments, ruling.why, tool)
             self._claimed.add(approval.id)
         if self._approve is not None and approval.life is Life.OPEN:
             self._answer(approval.id, run, granted=bool(self._approve(approval)))
@@ -109,9 +109,11 @@ class Gate:
             else "",
         )
 
-    def ask(self, run: str, name: str, effect: e.Effect, arguments: Any, why: str) -> Approval:
+    def ask(
+        self, run: str, name: str, effect: e.Effect, arguments: Any, why: str, tool: str = ""
+    ) -> Approval:
         """The question about exactly this payload, asked now unless it has been asked already."""
-        payload = payload_of(name, arguments)
+        payload = payload_of(tool or name, arguments)
         for approval in reversed(self._ledger.refresh().approvals.values()):
             same = approval.run == run and approval.asked.payload == payload
             if same and self._holds(approval) and approval.id not in self._claimed:
@@ -142,9 +144,9 @@ class Gate:
             time.sleep(POLL_S)
 
 
-def payload_of(name: str, arguments: Any) -> str:
-    """The digest of what is to be done."""
-    return value_digest([name, arguments])
+def payload_of(tool: str, arguments: Any) -> str:
+    """The digest of what is to be done: by which function of which module, and with what."""
+    return value_digest([tool, arguments])
 
 
 def answer(
