@@ -229,12 +229,12 @@ class Workspace(Assembly):
         return self.runs.give_back(run, config.actor(), note, happened, never)
 
     def inside_action(self) -> str:
-        """The action in whose process tree this process is, by its environment or by its parents."""
+        """The action in whose process tree this process is, by its environment, its own number or its parents'."""
         if parent := self.parent_action():
             return parent
-        above = processes.ancestors()
+        line = processes.lineage()
         running = self.history.open_actions()
-        return next((a.id for a in running if getattr(a.began, "process", None) in above), "")
+        return next((a.id for a in running if getattr(a.began, "process", None) in line), "")
 
     def parent_action(self) -> str:
         """The action of this workspace inside which this process runs."""

@@ -84,13 +84,17 @@ def test_a_view_is_short() -> None:
 
 
 @given(json_values, json_values)
-def test_volatile_fields_are_no_part_of_the_intent(one: Any, other: Any) -> None:
+def test_volatile_arguments_are_no_part_of_the_intent(one: Any, other: Any) -> None:
     def key(value: Any) -> str:
-        return keys.action_key(
-            "step", 1, "tool", {"what": "x", "request_id": value, "in": [{"at": value}]}, ("request_id", "at")
-        )
+        given = {"what": "x", "request_id": value, "more": {"at": value, "to": "me"}}
+        return keys.action_key("step", 1, "tool", keys.intent(given, ("request_id", "at"), "more"))
 
     assert key(one) == key(other)
+
+
+def test_what_is_inside_of_an_argument_belongs_to_the_intent() -> None:
+    given = {"id": 7, "item": {"id": 1}, "in": [{"id": 2}]}
+    assert keys.intent(given, ("id",)) == {"item": {"id": 1}, "in": [{"id": 2}]}
 
 
 def test_keys_tell_calls_apart() -> None:
@@ -100,7 +104,14 @@ def test_keys_tell_calls_apart() -> None:
         keys.action_key("t", 1, "tool", {"a": 1}),
         keys.action_key("s", 1, "other", {"a": 1}),
         keys.action_key("s", 1, "tool", {"a": 2}),
-        keys.call_key("r", "k", 1),
-        keys.call_key("r", "k", 2),
+        keys.intent_key("tool", {"a": 1}),
+        keys.intent_key("tool", {"a": 2}),
+        keys.intent_key("other", {"a": 1}),
+        keys.call_key("w", "r", 1, "k", 1),
+        keys.call_key("w", "r", 1, "k", 2),
+        keys.call_key("w", "r", 2, "k", 1),
+        keys.call_key("v", "r", 1, "k", 1),
+        keys.call_key("w", "r\nk", 1, "", 1),
+        keys.call_key("w", "r", 1, "\nk", 1),
     }
-    assert len(made) == 7 and all(len(key) == 32 for key in made)
+    assert len(made) == 14 and all(len(key) == 32 for key in made)

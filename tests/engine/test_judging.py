@@ -116,7 +116,9 @@ def test_the_irreversible_is_asked_about_unless_its_owner_allows_it(ruled: Ruled
     assert attempt(tb, plan_tools.wire, 1, approve=lambda _: True) == 1
     tb.close()
     tb = ruled("[rules.effects]\nirreversible = 'allow'")
-    assert attempt(tb, plan_tools.wire, 2, autopilot=True) == 2
+    assert attempt(tb, plan_tools.wire, 2) == 2
+    with pytest.raises(RefusedError, match="cannot be taken back"):
+        attempt(tb, plan_tools.wire, 3, autopilot=True)
 
 
 def test_without_rules_code_may_name_any_path(ruled: Ruled, tmp_path: Path) -> None:

@@ -190,6 +190,6 @@ def test_the_command_line_is_recorded_unless_it_holds_a_secret(
 
 
 def test_the_processes_above_this_one() -> None:
-    above = processes.ancestors()
+    above = processes.lineage()[1:]
     assert above and all(processes.is_alive(process) for process in above)
     assert processes.this_process() not in above

@@ -173,6 +173,10 @@ class ActionBegan(_Base, frozen=True, tag="action-began"):
     handlers: Handlers | None = None
     call_key: str = ""
     """What a provider is given to know the same intent by."""
+    tool: str = ""
+    """The function, as the rules know it: `package.module:function`."""
+    intent: str = ""
+    """For a key that was given: the digest of what it was given for."""
 
 
 class ActionDetached(_Base, frozen=True, tag="action-detached"):
@@ -207,6 +211,8 @@ class ActionNoted(_Base, frozen=True, tag="action-noted"):
     result: Any = None
     full: str = ""
     why: str = ""
+    tool: str = ""
+    intent: str = ""
 
 
 class ActionRefused(_Base, frozen=True, tag="action-refused"):

@@ -218,6 +218,8 @@ class History:
             parent=event.parent,
             key=event.key,
             arguments=event.arguments,
+            tool=event.tool,
+            intent=event.intent,
         )
         self._action_began(record, began)
         action = self.actions[record.id]

@@ -13,24 +13,31 @@ _SHORT = 16
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def intent(arguments: Any, volatile: Collection[str]) -> Any:
-    """Plain arguments without the fields that differ from one attempt to the next: ids, times, traces."""
-    if isinstance(arguments, dict):
-        return {key: intent(item, volatile) for key, item in arguments.items() if key not in volatile}
-    if isinstance(arguments, list):
-        return [intent(item, volatile) for item in arguments]
-    return arguments
+def intent(arguments: dict[str, Any], volatile: Collection[str], spread: str = "") -> dict[str, Any]:
+    """Arguments by name, without those that differ from one attempt to the next: ids, times, traces.
+
+    `spread` is the one that holds others by their names, as `**options` does. What is inside of a value stays.
+    """
+    kept = {name: value for name, value in arguments.items() if name not in volatile}
+    if isinstance(others := kept.get(spread), dict):
+        kept[spread] = {name: value for name, value in others.items() if name not in volatile}
+    return kept
 
 
-def action_key(step: str, position: int, name: str, arguments: Any, volatile: Collection[str] = ()) -> str:
+def action_key(step: str, position: int, name: str, intended: Any) -> str:
     """The key of a call that was given none: its place in the plan, and what it is to do."""
-    return _short(digest(_encoder.encode([step, position, name, intent(arguments, volatile)])))
+    return _short([step, position, name, intended])
 
 
-def call_key(run: str, action: str, generation: int) -> str:
+def intent_key(name: str, intended: Any) -> str:
+    """What a call is to do, wherever it stands."""
+    return _short([name, intended])
+
+
+def call_key(workspace: str, run: str, generation: int, action: str, attempt: int) -> str:
     """What a provider is given. Another attempt at the same call has the same; one after an undo has another."""
-    return _short(digest(f"{run}\n{action}\n{generation}".encode()))
+    return _short([workspace, run, generation, action, attempt])
 
 
-def _short(name: str) -> str:
-    return name.partition(":")[2][: 2 * _SHORT]
+def _short(parts: list[Any]) -> str:
+    return digest(_encoder.encode(parts)).partition(":")[2][: 2 * _SHORT]

@@ -60,6 +60,8 @@ class Given(msgspec.Struct, frozen=True):
     key: str
     named: Any
     """The arguments by their names, where they can be told."""
+    intent: str = ""
+    """For a key that was given: what it is given for."""
 
 
 class Caller:
@@ -85,6 +87,7 @@ class Caller:
         self._asked_for = function
         self._function, _, _ = unwrapped(function)
         self._declared = declared(function)
+        self._tool = name_in_rules(function)
         self._run = run
         self._tracker = parts.tracker
         self._ledger = parts.tracker.ledger
@@ -162,8 +165,12 @@ class Caller:
             "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
         }
         bound = self._bound(kept)
+        # A name that was chosen is the identity: the function may move. Otherwise two modules may have one of it.
+        chosen = name != getattr(self._function, "__qualname__", "")
+        identity = name if chosen else self._tool
+        intended = keys.intent(bound, self._declared.volatile, _spread(self._function))
         if self._key:
-            return Given(kept, self._key, bound)
+            return Given(kept, self._key, bound, keys.intent_key(identity, intended))
         if hides_something(self._function):
             raise UsageError(
                 f"{name} is an object with a state of its own, so its arguments do not say which call is meant; "
@@ -171,9 +178,7 @@ class Caller:
                 hint="run.call(..., key=...) names it, or call a function",
             )
         # Its place among those of the same intent: threads and tasks may come in another order the next time.
-        key = partial(
-            keys.action_key, self._place, name=name, arguments=bound, volatile=self._declared.volatile
-        )
+        key = partial(keys.action_key, self._place, name=identity, intended=intended)
         return Given(kept, key(position=self._nth(key(position=0))), bound)
 
     def _bound(self, kept: dict[str, Any]) -> Any:
@@ -210,17 +215,28 @@ class Caller:
                 )
             # Also one that raised, was cut short, or could not be taken back: the other system has it.
             if standing(history, action):
-                return action
+                return self._same(action, given)
             if is_gone(history, action):
                 break
             if action.life is Life.DONE:
-                return action
+                return self._same(action, given)
         if self._replayed:
             raise UsageError(
                 f"run {self._run.id} was committed without this call of {self._declared.name}; it was not made",
                 hint="a changed plan is another run: give it another key",
             )
         return None
+
+    def _same(self, action: Action, given: Given) -> Action:
+        """This recorded call, if it is the one that is wanted: a key that was given says too little by itself."""
+        recorded = getattr(action.began, "intent", "")
+        if recorded and given.intent and recorded != given.intent:
+            raise UsageError(
+                f"the key {given.key!r} is that of {action.name} with other arguments ({action.id}); "
+                "nothing was called",
+                hint="give each call its own key; what differs by attempt is named with @action(volatile=...)",
+            )
+        return action
 
     def _cleared_up(self, action: Action) -> bool:
         """Ask the check of a call in doubt once more: it may be able to tell by now."""
@@ -250,15 +266,17 @@ class Caller:
             named.name,
             named.effect,
             given.plain,
-            tool=name_in_rules(self._function),
+            tool=self._tool,
             named=given.named,
         )
         history = self._ledger.history
         attempts = [id for id in run.keys.get(given.key, []) if is_gone(history, history.actions[id])]
-        identity = run.began.key or f"{self._tracker.name}:{run.id}"
-        key = keys.call_key(f"{identity}:{run.began.generation}", given.key, 1 + len(attempts))
+        identity = f"key {run.began.key}" if run.began.key else f"run {run.id}"
+        key = keys.call_key(self._tracker.name, identity, run.began.generation, given.key, 1 + len(attempts))
         call = Call(named.name, given.plain["args"], given.plain["kwargs"], key)
         if named.effect is e.Effect.NONE:
+            if passed:
+                self._ledger.append(passed, run.id)
             return call, ""
         began = e.ActionBegan(
             named.name,
@@ -268,6 +286,8 @@ class Caller:
             key=given.key,
             handlers=named.handlers(),
             call_key=key,
+            tool=self._tool,
+            intent=given.intent,
         )
         with self._calls.keeping(given.plain) as kept:
             began = msgspec.structs.replace(began, arguments=kept.view, full=kept.full)
@@ -338,6 +358,8 @@ class Caller:
                     result,
                     full,
                     why,
+                    self._tool,
+                    given.intent,
                 )
                 self._ledger.append([noted], self._run.id)
             return
@@ -358,6 +380,15 @@ class Caller:
 @lru_cache(maxsize=1024)
 def _signature(function: Function) -> inspect.Signature:
     return inspect.signature(function)
+
+
+def _spread(function: Function) -> str:
+    """The argument that takes all others by their names."""
+    try:
+        known = _signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return "kwargs"  # as they are kept
+    return next((each.name for each in known if each.kind is each.VAR_KEYWORD), "")
 
 
 def _unless(cancelled: asyncio.CancelledError | None, result: Any) -> Any:

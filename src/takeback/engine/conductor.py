@@ -56,6 +56,7 @@ class Conductor:
         seconds_of("approval_wait_s", approval_wait_s)
         door = Gate(
             self._ledger,
+            self._tracker.lock,
             self._clock,
             self._judges(),
             autopilot=options.autopilot,
@@ -95,7 +96,14 @@ class Conductor:
                 hint="answer from a terminal of your own",
             )
         return gate.answer(
-            self._ledger, self._clock, id, granted=granted, actor=actor, why=why, payload=payload
+            self._ledger,
+            self._tracker.lock,
+            self._clock,
+            id,
+            granted=granted,
+            actor=actor,
+            why=why,
+            payload=payload,
         )
 
     # Handovers

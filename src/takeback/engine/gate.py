@@ -19,6 +19,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.subjects import Approval
 from takeback.core.values import shortened, view
 from takeback.engine.ledger import Ledger
+from takeback.engine.vault import Lock
 from takeback.errors import RefusedError, UsageError
 from takeback.ports import Clock
 
@@ -45,6 +46,7 @@ class Gate:
     def __init__(
         self,
         ledger: Ledger,
+        lock: Lock,
         clock: Clock,
         judge: Judge,
         *,
@@ -53,6 +55,7 @@ class Gate:
         wait_s: float,
     ) -> None:
         self._ledger = ledger
+        self._lock = lock
         self._clock = clock
         self._judge = judge
         self._autopilot = autopilot
@@ -84,17 +87,15 @@ class Gate:
         if ruling.do == "deny":
             self.refuse(run, name, effect, arguments, ruling)
         with self._claiming:  # it holds once: another thread with the same payload asks its own question
-            approval = self.ask(run, name, effect, arguments, ruling.why)
+            approval = self.ask(run, name, effect, arguments, ruling.why, tool)
             self._claimed.add(approval.id)
         if self._approve is not None and approval.life is Life.OPEN:
-            granted = bool(self._approve(approval))
-            self._ledger.append([e.ApprovalAnswered(approval.id, granted, "callback")], run)
+            self._answer(approval.id, run, granted=bool(self._approve(approval)))
         self._wait(approval.id)
         settled = self._ledger.history.approvals[approval.id]
         if settled.life is not Life.GRANTED:
-            why = settled.why or (
-                "it was denied" if settled.life is Life.DENIED else "nobody answered in time"
-            )
+            unanswered = settled.life is Life.OPEN
+            why = settled.why or ("nobody answered in time" if unanswered else "it was denied")
             self.refuse(run, name, effect, arguments, Ruling("deny", approval.id, why))
         return [e.ApprovalUsed(approval.id)]
 
@@ -108,9 +109,11 @@ class Gate:
             else "",
         )
 
-    def ask(self, run: str, name: str, effect: e.Effect, arguments: Any, why: str) -> Approval:
+    def ask(
+        self, run: str, name: str, effect: e.Effect, arguments: Any, why: str, tool: str = ""
+    ) -> Approval:
         """The question about exactly this payload, asked now unless it has been asked already."""
-        payload = payload_of(name, arguments)
+        payload = payload_of(tool or name, arguments)
         for approval in reversed(self._ledger.refresh().approvals.values()):
             same = approval.run == run and approval.asked.payload == payload
             if same and self._holds(approval) and approval.id not in self._claimed:
@@ -119,6 +122,15 @@ class Gate:
         asked = e.ApprovalAsked(name, effect, payload, expires_us, shortened(view(arguments)), why)
         (record,) = self._ledger.append([asked], run)
         return self._ledger.history.approvals[record.id]
+
+    def _answer(self, id: str, run: str, *, granted: bool) -> None:
+        """The callback's word. A human may have answered meanwhile: then nothing is allowed that either denied."""
+        with self._lock.held():
+            life = self._ledger.refresh().approvals[id].life
+            if life is Life.OPEN:
+                self._ledger.append([e.ApprovalAnswered(id, granted, "callback")], run)
+            elif life is Life.GRANTED and not granted:
+                self._ledger.append([e.ApprovalUsed(id)], run)
 
     def _holds(self, approval: Approval) -> bool:
         in_time = approval.asked.expires_us > self._clock.now_us()
@@ -132,15 +144,28 @@ class Gate:
             time.sleep(POLL_S)
 
 
-def payload_of(name: str, arguments: Any) -> str:
-    """The digest of what is to be done."""
-    return value_digest([name, arguments])
+def payload_of(tool: str, arguments: Any) -> str:
+    """The digest of what is to be done: by which function of which module, and with what."""
+    return value_digest([tool, arguments])
 
 
 def answer(
-    ledger: Ledger, clock: Clock, id: str, *, granted: bool, actor: str, why: str = "", payload: str = ""
+    ledger: Ledger,
+    lock: Lock,
+    clock: Clock,
+    id: str,
+    *,
+    granted: bool,
+    actor: str,
+    why: str = "",
+    payload: str = "",
 ) -> Approval:
-    """A human's word on a question."""
+    """A human's word on a question: the first one counts, and another is told so."""
+    with lock.held():
+        return _answered(ledger, clock, id, payload, e.ApprovalAnswered(id, granted, actor, why))
+
+
+def _answered(ledger: Ledger, clock: Clock, id: str, payload: str, word: e.ApprovalAnswered) -> Approval:
     approval = _open_question(ledger.refresh(), id)
     if payload and payload != approval.asked.payload:
         raise RefusedError(
@@ -149,7 +174,7 @@ def answer(
         )
     if approval.asked.expires_us <= clock.now_us():
         raise RefusedError(f"{id} has run out; nothing was answered", hint="the agent must ask again")
-    ledger.append([e.ApprovalAnswered(id, granted, actor, why)], approval.run)
+    ledger.append([word], approval.run)
     return ledger.history.approvals[id]
 
 

@@ -25,10 +25,10 @@ def describe(pid: int) -> Process:
     return Process(pid, _started(pid), _boot(), platform.node())
 
 
-def ancestors() -> list[Process]:
-    """The processes that this one was started by, and those by theirs."""
+def lineage() -> list[Process]:
+    """This process, the one that it was started by, and so on."""
     found: list[Process] = []
-    pid = os.getppid()
+    pid = os.getpid()
     while pid > 0 and len(found) < ANCESTORS_MAX:
         found.append(describe(pid))
         pid = int(_fields(pid)[1])
