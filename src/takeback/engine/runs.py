@@ -168,21 +168,21 @@ class Run:
         with self._tracker.lock.held():
             self._parts.recover()
             earlier = self._earlier()
-            if earlier:
+            if earlier and earlier.life is Life.INTERRUPTED:
                 end_taken_back(self._tracker, earlier.actions)
             if earlier is None:
                 self._start(1)
             elif earlier.life is Life.OPEN:
                 return False
-            elif earlier.life in (Life.FAILED, Life.STOPPED) or is_taken_back(self._ledger.history, earlier):
-                self._start(earlier.began.generation + 1)
-            elif earlier.life is Life.INTERRUPTED:
-                self._start_again(earlier)
             elif earlier.life is Life.HANDED_OVER:
                 raise HandedOver(
                     f"run {earlier.id} was handed over: {earlier.why}. Nothing was begun",
                     hint=f"a human gives it back with `takeback handover return {earlier.id}`",
                 )
+            elif earlier.life in (Life.FAILED, Life.STOPPED) or is_taken_back(self._ledger.history, earlier):
+                self._start(earlier.began.generation + 1)
+            elif earlier.life is Life.INTERRUPTED:
+                self._start_again(earlier)
             else:
                 self._replay(earlier)
         return True
