@@ -116,6 +116,7 @@ def test_one_that_its_owner_started_does_not_get_it(tmp_path: Path) -> None:
     start(tmp_path, "w1", "--owner-pid", str(os.getpid()))
     with living() as child:
         assert run(tmp_path, "resume", "--owner-pid", str(child)).stdout == TAKEN
+        start(tmp_path, "w1", "--owner-pid", str(child), code=3)
 
 
 def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:

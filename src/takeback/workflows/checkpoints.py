@@ -320,11 +320,11 @@ class Checkpoints:
         return str(holder["token"])
 
     def _take(self, entry: Entry, owner_pid: int) -> None:
-        """Make this process the holder, unless it or one above it already is."""
+        """Make this process the holder, if it is not already, and nobody else is."""
         holder = self.holder(entry)
         if holder is None:
             self._hold(entry, owner_pid)
-        elif not _is_for(holder, owner_pid, os.environ.get(TOKEN_VARIABLE, "")):
+        elif not is_same(holder, owner_pid) and not _is_for(holder, None, os.environ.get(TOKEN_VARIABLE, "")):
             raise RunBusy(
                 f"{entry.id} is held by {in_words(holder)}; nothing was changed",
                 hint="leave it to that process, or take it over with `resume --steal-lock`",
