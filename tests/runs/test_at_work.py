@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from takeback.core.lifecycle import Life
 from takeback.core.rollback import Verdict
 from takeback.errors import RunBusy, UsageError
 from tests.runs import tools
@@ -80,6 +81,25 @@ def test_a_call_does_not_wait_for_itself(scene: Scene) -> None:
             run.call(lambda: run.call(lambda: 1, key="k"), key="k")
         with pytest.raises(UsageError, match="wait for itself"):
             asyncio.run(run.call(outer, key="j"))
+
+
+def test_a_fork_that_leaves_takes_nothing_back(scene: Scene) -> None:
+    with scene.tb.run("forking") as run:
+        run.call(tools.book, "room")
+        child = -1
+        try:
+            with run.step("s") as step:
+                child = os.fork()
+                if not child:
+                    run.__exit__(SystemExit, SystemExit(), None)
+                    raise SystemExit
+                os.waitpid(child, 0)
+        finally:
+            if not child:
+                os._exit(0)
+        assert scene.tb.history.runs[run.id].steps[step.id].life is Life.DONE
+    assert items() == {"room": 1}
+    assert scene.tb.history.runs[run.id].life is Life.DONE
 
 
 def test_a_fork_is_not_the_run(scene: Scene) -> None:

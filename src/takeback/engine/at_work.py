@@ -102,9 +102,12 @@ class AtWork:
             self._keys.discard(key)
             self._changed.notify_all()
 
+    def is_forked(self) -> bool:
+        return self._pid != os.getpid()
+
     def refuse_forked(self) -> None:
         """Two processes that both believe to be the run would each make its calls."""
-        if self._pid != os.getpid():
+        if self.is_forked():
             raise UsageError(
                 "this process is a fork of the one that conducts the run; nothing was done",
                 hint="make the calls in the process that began the run, or begin another run here",

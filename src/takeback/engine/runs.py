@@ -119,7 +119,10 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.at_work.refuse_forked()
+        if error is None:
+            self.at_work.refuse_forked()
+        elif self.at_work.is_forked():
+            return  # it is the other process's, and goes on there
         in_time = self.at_work.close(f"run {self.id} has ended", self.options.wait_s)
         try:
             if self._replayed:

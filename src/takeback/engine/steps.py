@@ -86,7 +86,9 @@ class Step:
         run._beat.add(self.body)
 
     def _end(self, error: BaseException | None) -> None:
-        if not self.body:
+        if error is None:
+            self.run.at_work.refuse_forked()
+        if not self.body or self.run.at_work.is_forked():
             return
         outcome, why = e.Outcome.DONE, ""
         try:
