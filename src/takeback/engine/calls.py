@@ -53,8 +53,8 @@ class Calls:
     def result(self, action: Action) -> Any:
         return self._vault.fetch(action.result, action.full)
 
-    def keep(self, value: Any) -> Kept:
-        return self._vault.keep(value)
+    def keep(self, value: Any, seen: Any = None) -> Kept:
+        return self._vault.keep(value, seen)
 
     def look_at(self, action: Action) -> Seen:
         """Whether an action without a good end happened, by the word of its check."""

@@ -15,6 +15,7 @@ from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import Change
 from takeback.core.lifecycle import Life
+from takeback.core.redact import redact
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.subjects import Checkpoint
 from takeback.core.subjects import Run as Recorded
@@ -274,7 +275,7 @@ class Run:
     def step(self, name: str, *, retries: int = 0) -> Step:
         """A step of the plan: `with run.step("edit"):`. Its `done` says that an earlier attempt completed it."""
         above = innermost(self)
-        path = f"{above.path}/{name}" if above else name
+        path = redact(f"{above.path}/{name}" if above else name)
         self._names[path] += 1
         if self._names[path] > 1:
             path = f"{path}#{self._names[path]}"

@@ -35,9 +35,12 @@ class Vault:
         self._store = store
         self._lock = lock
 
-    def keep(self, value: Any) -> Kept:
-        """Keep a plain value. What is as short and harmless as its view needs no content of its own."""
-        shown = shortened(view(value))
+    def keep(self, value: Any, seen: Any = None) -> Kept:
+        """Keep a plain value. What is as short and harmless as its view needs no content of its own.
+
+        `seen` is that view, where whoever has the value knows more of it.
+        """
+        shown = shortened(view(value) if seen is None else seen)
         if shown == value:
             return Kept(value)
         with self._lock.held():

@@ -14,6 +14,7 @@ import msgspec
 from takeback import faults
 from takeback.core.change import ABSENT, Target, Version
 from takeback.core.events import Did, Mark
+from takeback.core.redact import redact
 from takeback.core.rollback import Do
 from takeback.errors import BackendError
 from takeback.ports import Latest, Swap, Swapped, Traits
@@ -147,7 +148,7 @@ def _patiently(name: str, call: Call) -> Any:
             return function(call)
         except Exception as error:
             if not left:
-                text = f"{type(error).__name__}: {error}"[:300]
+                text = redact(f"{type(error).__name__}: {error}")[:300]
                 raise BackendError(f"{name.split(':')[1]} failed {TRIES} times: {text}") from error
             time.sleep(PAUSE_S * 4 ** (TRIES - 1 - left))
     raise AssertionError("unreachable")
