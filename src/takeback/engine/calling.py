@@ -133,7 +133,7 @@ class Caller:
         async with self._at_work.on_async(given.key):
             if earlier := self._completed(given):
                 return self._calls.result(earlier)
-            (call, id), cancelled = await wholly(lambda: self._begin(given))
+            (call, id), cancelled = await wholly(lambda: self._begin(given), apart=True)
             if cancelled:
                 why = "it was cancelled before it was made"
                 await wholly(lambda: self._close(id, None, e.Outcome.STOPPED, why, happened=False))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from takeback.core import events as e
 from takeback.core.codec import value_digest
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Approval
+from takeback.core.subjects import Action, Approval
 from takeback.core.values import shortened, view
 from takeback.engine.ledger import Ledger
 from takeback.engine.vault import Lock
@@ -36,7 +36,13 @@ class Ruling(msgspec.Struct, frozen=True):
     """How the owner of the rules could allow it."""
 
 
-Judge = Callable[[str, e.Effect, Any], Ruling]
+class Judge(Protocol):
+    """Says what the rules say."""
+
+    def __call__(self, name: str, effect: e.Effect, arguments: Any, /) -> Ruling: ...
+    def go_on(self, tools: Iterable[str]) -> None: ...
+
+
 Approve = Callable[[Approval], bool]
 
 
@@ -63,6 +69,10 @@ class Gate:
         self._wait_s = wait_s
         self._claimed: set[str] = set()
         self._claiming = threading.Lock()
+
+    def go_on(self, actions: Iterable[Action]) -> None:
+        """The run goes on after an interruption, with these behind it."""
+        self._judge.go_on(tool for action in actions if (tool := getattr(action.began, "tool", "")))
 
     def rule(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
         """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask."""

@@ -219,6 +219,7 @@ class Run:
 
     def _start_again(self, earlier: Recorded) -> None:
         self.id = earlier.id
+        self._parts.gate.go_on(self._ledger.history.actions[id] for id in earlier.actions)
         stopped = [
             e.StepEnded(step.id, e.Outcome.STOPPED, "interrupted")
             for step in earlier.steps.values()
