@@ -77,6 +77,49 @@ def test_a_view_has_no_secrets() -> None:
     assert (seen["n"], seen["key"], seen["list"][1]) == (3, "k", None)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password",
+        "PGPASSWORD",
+        "dbPass",
+        "DB_PASS",
+        "accessToken",
+        "access_tokens",
+        "apiKey",
+        "x-api-key",
+        "Authorization",
+        "userAuth",
+        "client_secret",
+        "clientSecrets",
+        "privateKey",
+        "Set-Cookie",
+        "credentials",
+    ],
+)
+@pytest.mark.parametrize("value", ["hunter2", ["hunter2"], {"a": "hunter2"}, 42])
+def test_what_a_name_announces_is_hidden_whatever_it_is(name: str, value: Any) -> None:
+    if name != "access_tokens" or value != 42:
+        assert view({"headers": {name: value}}) == {"headers": {name: HIDDEN}}
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("author", "Ann"),
+        ("passenger", "Bob"),
+        ("compass", 90),
+        ("key", "k"),
+        ("max_tokens", 100),
+        ("tokenizer", "bpe"),
+        ("password", None),
+        ("has_password", True),
+    ],
+)
+def test_what_is_no_secret_is_seen(name: str, value: Any) -> None:
+    assert view({name: value}) == {name: value}
+
+
 def test_a_view_is_short() -> None:
     assert shortened([1, 2]) == [1, 2]
     long = shortened("x" * (SHOWN_BYTES + 1))

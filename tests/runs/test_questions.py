@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +19,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.subjects import Approval
 from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.opening import open_workspace
+from takeback.testing.crash import child_environment
 from takeback.workspace import Workspace
 from tests.runs import tools
 from tests.runs.scene import Scene, made
@@ -184,3 +188,52 @@ def test_volatile_is_an_argument_and_not_what_is_in_another(scene: Scene) -> Non
             run.call(order, {"id": 2}, id="x", key="one")
         assert run.call(order, {"id": 2}, id="x") == 2
         assert run.call(order, {"id": 3}, id="x") == 3
+
+
+LIMITED = """
+import os, sys, takeback
+from pathlib import Path
+from tests.runs import tools
+with takeback.open(sys.argv[1], home=Path(sys.argv[2]), watching=False) as tb, tb.run("r", key="K") as run:
+    for n in range(int(sys.argv[3])):
+        run.call(tools.book, f"room {n}")
+    os._exit(9)
+"""
+
+
+def test_a_limit_is_one_of_the_run(scene: Scene) -> None:
+    """What was called before a crash counts."""
+    scene.human("takeback.toml", "[rules.limits]\ncalls-per-tool = 2\n")
+    words = [sys.executable, "-c", LIMITED, str(scene.root), str(scene.home)]
+    first = subprocess.run([*words, "2"], env=child_environment(), check=False)
+    again = subprocess.run(
+        [*words, "3"], env=child_environment(), check=False, capture_output=True, text=True
+    )
+    assert first.returncode == 9
+    assert again.returncode == 1 and "RefusedError" in again.stderr
+    assert made("room 2") == 0
+
+
+@takeback.action(effect="irreversible")
+async def wire_async(n: int) -> int:
+    return n
+
+
+async def quick() -> int:
+    return 1
+
+
+def test_open_questions_do_not_stop_other_calls(scene: Scene) -> None:
+    async def work() -> int:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+        async with scene.tb.run("r", approval_wait_s=300) as run:
+            asking = [asyncio.create_task(run.call(wire_async, n)) for n in range(4)]
+            while len(waiting := scene.tb.approvals()) < 4:
+                await asyncio.sleep(0.01)
+            done: int = await asyncio.wait_for(run.call(quick), 60)
+            for question in waiting:
+                assert human(scene.tb, question.id, granted=True)
+            answers: list[int] = await asyncio.gather(*asking)
+            return done + sum(answers)
+
+    assert asyncio.run(work()) == 7

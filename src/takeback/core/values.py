@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
 import msgspec
 
-from takeback.core.redact import HIDDEN, SECRET_NAME, redact
+from takeback.core.redact import HIDDEN, redact
 from takeback.errors import UsageError
 
 INTEGER_BITS = 64
 SHOWN_BYTES = 16 << 10
 DEEPEST = 200
 
-_SECRET = re.compile(rf"(?i)(?:^|[_-])(?:{SECRET_NAME})(?:$|[_-])")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET_WORDS = frozenset({"pass", "passwd", "pwd", "pw", "auth"})
+_SECRET_PARTS = re.compile(
+    "password|passwd|passphrase|passcode|secret|token(?!iz)|apikey|accesskey|privatekey|signingkey|credential"
+    "|authorization|cookie|bearer"
+)
+_COUNTED = "tokens"
 
 
 def plain(value: Any, place: str = "the value") -> Any:
@@ -105,13 +112,26 @@ def view(value: Any) -> Any:
         case str():
             return redact(value)
         case dict():
-            return {
-                key: HIDDEN if isinstance(item, str) and _SECRET.search(key) else view(item)
-                for key, item in value.items()
-            }
+            return {key: view_of(key, item) for key, item in value.items()}
         case list():
             return [view(item) for item in value]
     return value
+
+
+def view_of(name: str, value: Any) -> Any:
+    """The same for what has a name: if that announces a secret, nothing of it is seen, whatever it is."""
+    if value is None or isinstance(value, bool) or not _announces_secret(name):
+        return view(value)
+    words = "".join(_WORDS.findall(name)).lower()
+    # So many tokens are a number of words, and no secret.
+    return value if isinstance(value, int | float) and words.endswith(_COUNTED) else HIDDEN
+
+
+@functools.lru_cache(maxsize=4096)
+def _announces_secret(name: str) -> bool:
+    """PGPASSWORD, accessToken, x-api-key, Authorization; but not author, and not tokenizer."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    return bool(_SECRET_PARTS.search("".join(words))) or not _SECRET_WORDS.isdisjoint(words)
 
 
 def shortened(value: Any) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -126,9 +128,18 @@ class AtWork:
             return self._changed.wait_for(lambda: not self._keys, wait_s)
 
 
-async def wholly(function: Callable[[], T]) -> tuple[T, asyncio.CancelledError | None]:
-    """Do it in a thread, to its end: a record is not left half made where whoever waits for it is cancelled."""
-    task = asyncio.ensure_future(asyncio.to_thread(function))
+async def wholly(
+    function: Callable[[], T], *, apart: bool = False
+) -> tuple[T, asyncio.CancelledError | None]:
+    """Do it in a thread, to its end: a record is not left half made where whoever waits for it is cancelled.
+
+    `apart` is for what may take hours, as a question does: it has a thread of its own, and fills nobody's pool.
+    """
+    pool = ThreadPoolExecutor(1) if apart else None
+    context = contextvars.copy_context()
+    task = asyncio.get_running_loop().run_in_executor(pool, lambda: context.run(function))
+    if pool:
+        pool.shutdown(wait=False)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
 import time
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -18,7 +17,7 @@ from takeback.core import keys
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
 from takeback.core.values import plain, said
-from takeback.engine import actions
+from takeback.engine import actions, arguments
 from takeback.engine.actions import Function, declared, hides_something, is_async, unwrapped
 from takeback.engine.at_work import AtWork, wholly
 from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_outside, standing, told
@@ -136,7 +135,7 @@ class Caller:
         async with self._at_work.on_async(given.key):
             if earlier := self._completed(given):
                 return self._calls.result(earlier)
-            (call, id), cancelled = await wholly(lambda: self._begin(given))
+            (call, id), cancelled = await wholly(lambda: self._begin(given), apart=True)
             if cancelled:
                 why = "it was cancelled before it was made"
                 await wholly(lambda: self._close(id, None, e.Outcome.STOPPED, why, happened=False))
@@ -164,11 +163,11 @@ class Caller:
             "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
             "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
         }
-        bound = self._bound(kept)
+        bound = arguments.by_name(self._function, kept)
         # A name that was chosen is the identity: the function may move. Otherwise two modules may have one of it.
         chosen = name != getattr(self._function, "__qualname__", "")
         identity = name if chosen else self._tool
-        intended = keys.intent(bound, self._declared.volatile, _spread(self._function))
+        intended = keys.intent(bound, self._declared.volatile, arguments.spread(self._function))
         if self._key:
             return Given(kept, self._key, bound, keys.intent_key(identity, intended))
         if hides_something(self._function):
@@ -180,14 +179,6 @@ class Caller:
         # Its place among those of the same intent: threads and tasks may come in another order the next time.
         key = partial(keys.action_key, self._place, name=identity, intended=intended)
         return Given(kept, key(position=self._nth(key(position=0))), bound)
-
-    def _bound(self, kept: dict[str, Any]) -> Any:
-        """Arguments by their names, so that the volatile ones are known however they were passed."""
-        try:
-            bound = _signature(self._function).bind(*kept["args"], **kept["kwargs"])
-        except (TypeError, ValueError):
-            return kept  # the call itself will say what is wrong
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in bound.arguments.items()}
 
     def _completed(self, given: Given) -> Action | None:
         """The same call, if it was completed and not taken back."""
@@ -268,6 +259,7 @@ class Caller:
             given.plain,
             tool=self._tool,
             named=given.named,
+            seen=arguments.seen(self._function, given.plain),
         )
         history = self._ledger.history
         attempts = [id for id in run.keys.get(given.key, []) if is_gone(history, history.actions[id])]
@@ -289,7 +281,7 @@ class Caller:
             tool=self._tool,
             intent=given.intent,
         )
-        with self._calls.keeping(given.plain) as kept:
+        with self._calls.keeping(given.plain, arguments.seen(self._function, given.plain)) as kept:
             began = msgspec.structs.replace(began, arguments=kept.view, full=kept.full)
             faults.reach(BEFORE_RECORD)
             id = self._tracker.begin(began, stream=run.id, before=passed, looking=self._looking)
@@ -354,7 +346,7 @@ class Caller:
                     self._step,
                     self._parent,
                     given.key,
-                    self._calls.keep(given.plain).view,
+                    self._calls.keep(given.plain, arguments.seen(self._function, given.plain)).view,
                     result,
                     full,
                     why,
@@ -375,20 +367,6 @@ class Caller:
     def _pause_s(self, left: int) -> float:
         pause_s: float = PAUSE_S * 2 ** (self._retries - left)
         return min(PAUSE_MAX_S, pause_s) * random.uniform(0.5, 1.5)
-
-
-@lru_cache(maxsize=1024)
-def _signature(function: Function) -> inspect.Signature:
-    return inspect.signature(function)
-
-
-def _spread(function: Function) -> str:
-    """The argument that takes all others by their names."""
-    try:
-        known = _signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return "kwargs"  # as they are kept
-    return next((each.name for each in known if each.kind is each.VAR_KEYWORD), "")
 
 
 def _unless(cancelled: asyncio.CancelledError | None, result: Any) -> Any:

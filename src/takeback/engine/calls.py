@@ -54,13 +54,13 @@ class Calls:
     def result(self, action: Action) -> Any:
         return self._vault.fetch(action.result, action.full)
 
-    def keep(self, value: Any) -> Kept:
+    def keep(self, value: Any, seen: Any = None) -> Kept:
         """Keep a value, under the lock until an event names it."""
-        return self._vault.keep(value)
+        return self._vault.keep(value, seen)
 
-    def keeping(self, value: Any) -> AbstractContextManager[Kept]:
+    def keeping(self, value: Any, seen: Any = None) -> AbstractContextManager[Kept]:
         """Keep a value for the block that records it."""
-        return self._vault.keeping(value)
+        return self._vault.keeping(value, seen)
 
     def look_at(self, action: Action) -> Seen:
         """Whether an action without a good end happened, by the word of its check."""

@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from takeback.core import events as e
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
+from takeback.core.redact import redact
 from takeback.core.subjects import Approval
 from takeback.core.subjects import Run as Recorded
 from takeback.core.values import plain
@@ -63,7 +66,7 @@ class Conductor:
             approve=approve,
             wait_s=approval_wait_s,
         )
-        o = options
+        o = options = msgspec.structs.replace(options, name=redact(options.name))
         file = KeptFile(self._root, o.name, o.key, o.steps, o.actor)
         return Run(Parts(self._tracker, self._rollbacks, self._calls, door, self._recover, file), o)
 

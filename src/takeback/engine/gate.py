@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from takeback.core import events as e
 from takeback.core.codec import value_digest
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Approval
+from takeback.core.subjects import Action, Approval
 from takeback.core.values import shortened, view
 from takeback.engine.ledger import Ledger
 from takeback.engine.vault import Lock
@@ -36,7 +36,13 @@ class Ruling(msgspec.Struct, frozen=True):
     """How the owner of the rules could allow it."""
 
 
-Judge = Callable[[str, e.Effect, Any], Ruling]
+class Judge(Protocol):
+    """Says what the rules say."""
+
+    def __call__(self, name: str, effect: e.Effect, arguments: Any, /) -> Ruling: ...
+    def go_on(self, tools: Iterable[str]) -> None: ...
+
+
 Approve = Callable[[Approval], bool]
 
 
@@ -64,6 +70,10 @@ class Gate:
         self._claimed: set[str] = set()
         self._claiming = threading.Lock()
 
+    def go_on(self, actions: Iterable[Action]) -> None:
+        """The run goes on after an interruption, with these behind it."""
+        self._judge.go_on(tool for action in actions if (tool := getattr(action.began, "tool", "")))
+
     def rule(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
         """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask."""
         ruling = self._judge(name, effect, arguments)
@@ -75,19 +85,29 @@ class Gate:
         return ruling
 
     def pass_through(
-        self, run: str, name: str, effect: e.Effect, arguments: Any, *, tool: str = "", named: Any = None
+        self,
+        run: str,
+        name: str,
+        effect: e.Effect,
+        arguments: Any,
+        *,
+        tool: str = "",
+        named: Any = None,
+        seen: Any = None,
     ) -> list[e.Event]:
         """Let an action through, or raise. Gives the events that are to be recorded with its beginning.
 
-        `tool` and `named` are its name and its arguments as the rules know them, where they differ.
+        `tool` and `named` are its name and its arguments as the rules know them, where they differ;
+        `seen` is what of them may be shown.
         """
+        seen = view(arguments) if seen is None else seen
         ruling = self.rule(tool or name, effect, arguments if named is None else named)
         if ruling.do == "allow":
             return []
         if ruling.do == "deny":
-            self.refuse(run, name, effect, arguments, ruling)
+            self.refuse(run, name, effect, seen, ruling)
         with self._claiming:  # it holds once: another thread with the same payload asks its own question
-            approval = self.ask(run, name, effect, arguments, ruling.why, tool)
+            approval = self.ask(run, name, effect, arguments, ruling.why, tool, seen)
             self._claimed.add(approval.id)
         if self._approve is not None and approval.life is Life.OPEN:
             self._answer(approval.id, run, granted=bool(self._approve(approval)))
@@ -96,12 +116,11 @@ class Gate:
         if settled.life is not Life.GRANTED:
             unanswered = settled.life is Life.OPEN
             why = settled.why or ("nobody answered in time" if unanswered else "it was denied")
-            self.refuse(run, name, effect, arguments, Ruling("deny", approval.id, why))
+            self.refuse(run, name, effect, seen, Ruling("deny", approval.id, why))
         return [e.ApprovalUsed(approval.id)]
 
-    def refuse(self, run: str, name: str, effect: e.Effect, arguments: Any, ruling: Ruling) -> None:
-        shown = shortened(view(arguments))
-        self._ledger.append([e.ActionRefused(name, effect, ruling.why, ruling.rule, shown)], run)
+    def refuse(self, run: str, name: str, effect: e.Effect, seen: Any, ruling: Ruling) -> None:
+        self._ledger.append([e.ActionRefused(name, effect, ruling.why, ruling.rule, shortened(seen))], run)
         raise RefusedError(
             f"{name} was refused: {ruling.why}. It was not started",
             hint=f"the rule is {ruling.rule}" + (f": {ruling.how}" if ruling.how else "")
@@ -110,7 +129,14 @@ class Gate:
         )
 
     def ask(
-        self, run: str, name: str, effect: e.Effect, arguments: Any, why: str, tool: str = ""
+        self,
+        run: str,
+        name: str,
+        effect: e.Effect,
+        arguments: Any,
+        why: str,
+        tool: str = "",
+        seen: Any = None,
     ) -> Approval:
         """The question about exactly this payload, asked now unless it has been asked already."""
         payload = payload_of(tool or name, arguments)
@@ -119,7 +145,9 @@ class Gate:
             if same and self._holds(approval) and approval.id not in self._claimed:
                 return approval
         expires_us = self._clock.now_us() + int(self._wait_s * 1e6)
-        asked = e.ApprovalAsked(name, effect, payload, expires_us, shortened(view(arguments)), why)
+        asked = e.ApprovalAsked(
+            name, effect, payload, expires_us, shortened(view(arguments) if seen is None else seen), why
+        )
         (record,) = self._ledger.append([asked], run)
         return self._ledger.history.approvals[record.id]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +25,10 @@ class Judging:
         self._short = short
         self._called = Counter[str]()
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
+
+    def go_on(self, tools: Iterable[str]) -> None:
+        """These were called before the run was interrupted: a limit is one of the run, not of its process."""
+        self._called.update(tools)
 
     def __call__(self, name: str, effect: Effect, arguments: Any) -> Ruling:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+import msgspec
+
 from takeback.core import ids
 from takeback.core.events import Event
 from takeback.core.history import History
 from takeback.core.record import Record
+from takeback.core.redact import redact
 from takeback.ports import Journal
+
+WORDS = ("why", "note", "message")
+"""What people and errors say, in any event that has it."""
 
 
 class Ledger:
@@ -31,6 +37,7 @@ class Ledger:
         self, events: Sequence[Event], stream: str = ids.WORKSPACE, *, durable: bool = True
     ) -> tuple[Record, ...]:
         """Write events; from here they have happened."""
+        events = [_without_secrets(event) for event in events]
         with self._lock:
             records = self.journal.append(events, stream=stream, durable=durable)
             if records[0].seq != self.history.seq + 1:
@@ -39,3 +46,10 @@ class Ledger:
                 for record in records:
                     self.history.apply(record)
             return records
+
+
+def _without_secrets(event: Event) -> Event:
+    """An exception may have the password of a database in it, and so may what somebody was told about it."""
+    said = {word: text for word in WORDS if isinstance(text := getattr(event, word, None), str) and text}
+    shown = {word: redact(text) for word, text in said.items()}
+    return event if shown == said else msgspec.structs.replace(event, **shown)

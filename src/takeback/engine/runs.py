@@ -15,6 +15,7 @@ import msgspec
 from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.lifecycle import Life
+from takeback.core.redact import redact
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.subjects import Checkpoint
 from takeback.core.subjects import Run as Recorded
@@ -225,6 +226,7 @@ class Run:
 
     def _start_again(self, earlier: Recorded) -> None:
         self.id = earlier.id
+        self._parts.gate.go_on(self._ledger.history.actions[id] for id in earlier.actions)
         stopped = [
             e.StepEnded(step.id, e.Outcome.STOPPED, "interrupted")
             for step in earlier.steps.values()
@@ -288,7 +290,7 @@ class Run:
         """A step of the plan: `with run.step("edit"):`. Its `done` says that an earlier attempt completed it."""
         text_of("the name of a step", name)
         above = innermost(self)
-        path = f"{above.path}/{name}" if above else name
+        path = redact(f"{above.path}/{name}" if above else name)
         self._names[path] += 1
         if self._names[path] > 1:
             path = f"{path}#{self._names[path]}"

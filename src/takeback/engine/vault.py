@@ -37,12 +37,13 @@ class Vault:
         self._lock = lock
 
     @contextmanager
-    def keeping(self, value: Any) -> Iterator[Kept]:
+    def keeping(self, value: Any, seen: Any = None) -> Iterator[Kept]:
         """Keep a plain value. What is as short and harmless as its view needs no content of its own.
 
-        Content is under the lock until the block has recorded it: a clean-up takes away what no event names.
+        `seen` is that view, where whoever has the value knows more of it. Content is under the lock until the block
+        has recorded it: a clean-up takes away what no event names.
         """
-        shown = shortened(view(value))
+        shown = shortened(view(value) if seen is None else seen)
         if shown == value:
             yield Kept(value)
             return
@@ -51,9 +52,9 @@ class Vault:
             self._store.sync()
             yield Kept(shown, name.hex())
 
-    def keep(self, value: Any) -> Kept:
+    def keep(self, value: Any, seen: Any = None) -> Kept:
         """The same, for whoever holds the lock already."""
-        with self.keeping(value) as kept:
+        with self.keeping(value, seen) as kept:
             return kept
 
     def fetch(self, kept: Any, full: str) -> Any:

@@ -15,6 +15,7 @@ import msgspec
 from takeback import faults
 from takeback.core.change import ABSENT, Target, Version
 from takeback.core.events import Did, Mark
+from takeback.core.redact import redact
 from takeback.core.rollback import Do
 from takeback.core.values import said
 from takeback.errors import BackendError, CorruptionError
@@ -168,7 +169,7 @@ def _patiently(name: str, call: Call) -> Any:
             return _waited_for(name, function(call))
         except Exception as error:
             if not left:
-                text = said(error)[:300]
+                text = redact(said(error))[:300]
                 raise BackendError(f"{name.split(':')[1]} failed {TRIES} times: {text}") from error
             time.sleep(PAUSE_S * 4 ** (TRIES - 1 - left))
     raise AssertionError("unreachable")
