@@ -28,7 +28,7 @@ from benchmarks.peers import PEERS, Gemini, Git, Opencode, Peer, TunedGit
 CHANGES = (0, 1, 100)
 WARM_UP = 1
 GROWTH_ROUNDS = 3
-SEEDING_MAX_S = 120
+SEEDING_MAX_S = 240
 
 
 def timed(action: Callable[[], object]) -> float:
