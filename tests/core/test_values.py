@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from takeback.core import keys
 from takeback.core.redact import HIDDEN
-from takeback.core.values import SHOWN_BYTES, plain, shortened, view
+from takeback.core.values import SHOWN_BYTES, plain, said, shortened, view
 from takeback.errors import UsageError
 
 json_values = st.recursive(
@@ -158,3 +158,9 @@ def test_keys_tell_calls_apart() -> None:
         keys.call_key("w", "r", 1, "\nk", 1),
     }
     assert len(made) == 14 and all(len(key) == 32 for key in made)
+
+
+def test_an_error_is_cut_only_after_its_secrets_are_gone() -> None:
+    secret = "ghp_" + "a1" * 18
+    text = said(ValueError("x" * 470 + " " + secret))
+    assert "ghp_" not in text and len(text) <= 500

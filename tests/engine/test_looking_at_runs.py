@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from takeback.core.lifecycle import Life
-from takeback.errors import HandedOver
+from takeback.errors import HandedOver, RefusedError
 from tests.engine.conftest import Desk
+from tests.engine.plan_tools import wire
 
 
 def test_a_step_and_a_run_have_a_diff_from_before_to_after(desk: Desk) -> None:
@@ -33,3 +34,13 @@ def test_a_run_that_waits_and_changed_nothing_is_over_when_it_is_taken_back(desk
     assert report.items == () and not desk.tb.handovers()
     assert desk.tb.history.runs[run.id].life is Life.STOPPED
     assert desk.tb.history.breaches == []
+
+
+def test_who_waits_for_an_answer_says_so(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        pytest.raises(RefusedError, match="nobody answered"),
+        desk.tb.run("task", approval_wait_s=0.1) as run,
+    ):
+        run.call(wire, 5)
+    (approval,) = desk.tb.history.approvals
+    assert f"wire waits for your word: takeback approve {approval}" in caplog.text

@@ -38,7 +38,8 @@ def said(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  somebody else's exception, which cannot even say what it is
         text = type(error).__name__
-    return text[:500].encode("utf-8", "backslashreplace").decode()
+    # First without secrets, then short: half a secret has no shape that could be known.
+    return redact(text.encode("utf-8", "backslashreplace").decode())[:500]
 
 
 def _too_deep(place: str) -> UsageError:

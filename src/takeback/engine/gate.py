@@ -5,6 +5,7 @@ An approval is bound to the digest of exactly what is to be done, holds once, an
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ from takeback.errors import RefusedError, UsageError
 from takeback.ports import Clock
 
 POLL_S = 0.1
+_log = logging.getLogger("takeback")
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -111,6 +113,9 @@ class Gate:
             self._claimed.add(approval.id)
         if self._approve is not None and approval.life is Life.OPEN:
             self._answer(approval.id, run, granted=bool(self._approve(approval)))
+        if approval.life is Life.OPEN:
+            # Whoever looks at the program should see what it waits for.
+            _log.warning("%s waits for your word: takeback approve %s", name, approval.id)
         self._wait(approval.id)
         settled = self._ledger.history.approvals[approval.id]
         if settled.life is not Life.GRANTED:
