@@ -49,17 +49,25 @@ def test_what_has_a_plain_form_is_kept_in_it() -> None:
     assert plain((Point(1), pathlib.PurePosixPath("a/b"))) == [{"x": 1}, "a/b"]
 
 
+def nested_in_itself() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
 @pytest.mark.parametrize(
-    "value, said",
+    "value, why",
     [
         ({"a": [object()]}, r"the value\['a'\]\[0\] is a object, which cannot be kept"),
         ({1: 2}, "has the key 1; keys are strings"),
         (float("nan"), "the value is nan"),
         (2**64, "more than 64 bits"),
+        (["ok", "a\udcff"], r"the value\[1\] has half a character at 1"),
+        (nested_in_itself(), "the value contains itself"),
     ],
 )
-def test_what_cannot_be_kept_is_named(value: Any, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_cannot_be_kept_is_named(value: Any, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
         plain(value)
 
 
@@ -164,3 +172,19 @@ def test_an_error_is_cut_only_after_its_secrets_are_gone() -> None:
     secret = "ghp_" + "a1" * 18
     text = said(ValueError("x" * 470 + " " + secret))
     assert "ghp_" not in text and len(text) <= 500
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+def test_an_error_that_cannot_say_what_it_is_has_a_name() -> None:
+    assert said(Mute()) == "Mute"
+    assert said(OSError("caf\udce9")) == "OSError: caf\\udce9"
+
+
+def test_values_deeper_than_the_interpreter_goes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("takeback.core.values.DEEPEST", 10**6)
+    with pytest.raises(UsageError, match="the value contains itself"):
+        plain(nested_in_itself())
