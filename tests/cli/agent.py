@@ -58,7 +58,7 @@ def doubt(tb: Workspace) -> None:
             run.call(charge_and_die, 7)
 
 
-@takeback.action(undo=service.cancel, name="charge")
+@takeback.action(undo=service.cancel, name="charge-card")
 def charge_and_die(amount: int) -> None:
     service.write("charged", {"amount": amount})
     os.kill(os.getpid(), signal.SIGKILL)

@@ -37,7 +37,7 @@ def book(room: str) -> Any:
     return write(takeback.current_call().key, {"room": room})
 
 
-@takeback.action(undo=cancel)
+@takeback.action(undo=cancel, name="charge-card")
 def charge(amount: int) -> Any:
     """Nobody can look whether it happened."""
     return write(takeback.current_call().key, {"amount": amount})
