@@ -12,10 +12,13 @@ import functools
 import os
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import takeback
 from benchmarks.journal import bare_database, timed
