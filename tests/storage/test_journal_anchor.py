@@ -202,6 +202,10 @@ def test_an_append_whose_sync_fails_is_an_error_and_can_be_repeated_under_its_ke
         (record,) = journal.append([CheckpointTaken("mine")], stream="w", key="once")
         assert passes["disk-sync"] == 1, "what was found under the key is synced before it is acknowledged"
     assert [found for found in journal.read() if found.event == CheckpointTaken("mine")] == [record]
+    (later,) = journal.append([CheckpointTaken()], stream="w")
+    assert {record.seq, later.seq} <= journal.anchor.read()[0].keys(), (
+        "what was left out is anchored after all"
+    )
     assert list(journal.check()) == []
     journal.close()
 

@@ -152,6 +152,37 @@ def test_a_run_that_waits_for_a_human_is_blocked(tb: takeback.Workspace) -> None
     assert only_file(tb)["status"] == "blocked"
 
 
+def test_a_file_that_another_holds_leaves_an_earlier_attempt_as_it_is(tb: takeback.Workspace) -> None:
+    (tb.root / "plan").write_text("old")
+
+    def attempt() -> None:
+        with tb.run("task", key="k", steps=["one", "two"]) as task:
+            with task.step("one"):
+                (tb.root / "plan").write_text("new")
+            task.hand_over("look")
+
+    with pytest.raises(takeback.HandedOver):
+        attempt()
+    (task,) = tb.handovers()
+    assert only_file(tb)["status"] == "blocked"
+    tb.give_back(task.id)
+    with living() as other:
+        resumed = run(tb.root, "resume", "--workflow", only_file(tb)["workflowId"], "--owner-pid", str(other))
+        assert resumed.returncode == 0, resumed.stderr
+        for _ in range(2):
+            with pytest.raises(takeback.RunBusy), tb.run("task", key="k", steps=["one", "two"]):
+                raise AssertionError("it was begun")
+        assert (tb.root / "plan").read_text() == "new", "what the first attempt did stays"
+        assert tb.history.runs[task.id].life == "interrupted"
+    with tb.run("task", key="k", steps=["one", "two"]) as again:
+        assert only_file(tb)["status"] == "in_progress"
+        with again.step("one") as one:
+            assert one.done
+        with again.step("two"):
+            pass
+    assert again.id == task.id and only_file(tb)["status"] == "done"
+
+
 def test_a_run_with_a_file_needs_a_key(tb: takeback.Workspace) -> None:
     with pytest.raises(takeback.UsageError, match="needs a key"):
         tb.run("task", steps=["one"])

@@ -6,7 +6,8 @@ The journal is the truth; the file follows it. So what only the journal knows af
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from takeback.core.codec import digest
@@ -30,13 +31,27 @@ class KeptFile:
         self._agent = agent or "python"
         self._file: Workflow | None = None
 
-    def begin(self, generation: int) -> None:
-        """Begin the file or go on with it; RunBusy where a living process holds it."""
+    @contextmanager
+    def begun(self, generation: int) -> Iterator[None]:
+        """Begin the file or go on with it, ahead of the run itself; RunBusy where a living process holds it.
+
+        Where the block, which begins the run, does not succeed, whoever comes next can have the file.
+        """
+        self._begin(generation)
+        try:
+            yield
+        except BaseException:
+            self.end("unfinished")
+            raise
+
+    def _begin(self, generation: int) -> None:
         if self._steps:
             key = self._key if generation == 1 else f"{self._key} (attempt {generation})"
             slug = re.sub(r"[^\w-]+", "-", self._name).strip("-") or "run"
             id = f"{slug[:60]}-{digest(key.encode()).partition(':')[2][:8]}"
             self._file = workflow(id, key=key, steps=self._steps, root=self._root, agent=self._agent)
+            if self._file.record["status"] == "blocked":
+                self._file.go_on()
 
     def step_done(self, name: str) -> None:
         if self._file and name in self._steps:

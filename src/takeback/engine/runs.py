@@ -113,8 +113,6 @@ class Run:
                     hint="wait for it, or use another key",
                 )
             time.sleep(POLL_S)
-        if not self._replayed:
-            self._begin_file()
         return self
 
     def __exit__(
@@ -145,13 +143,6 @@ class Run:
             self._beat.stop()
             if self._body and self._ledger.history.actions[self._body].life is not Life.OPEN:
                 self._beat.remove(self._body)
-
-    def _begin_file(self) -> None:
-        try:
-            self._parts.file.begin(self._ledger.history.runs[self.id].began.generation)
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
 
     async def __aenter__(self) -> Run:
         _, cancelled = await wholly(self.__enter__)
@@ -220,7 +211,8 @@ class Run:
             o.autopilot,
             o.folder,
         )
-        self._body = self._tracker.begin(self._as_action(o.name), before=[began])
+        with self._parts.file.begun(generation):
+            self._body = self._tracker.begin(self._as_action(o.name), before=[began])
         self.id = self._ledger.history.actions[self._body].stream
         self._beat.add(self._body)
 
@@ -233,7 +225,9 @@ class Run:
             if step.life is Life.OPEN
         ]
         before: list[e.Event] = [e.RunResumed(self.options.actor), *stopped]
-        self._body = self._tracker.begin(self._as_action(self.options.name), stream=self.id, before=before)
+        body = self._as_action(self.options.name)
+        with self._parts.file.begun(earlier.began.generation):
+            self._body = self._tracker.begin(body, stream=self.id, before=before)
         self._beat.add(self._body)
 
     def _as_action(self, name: str, parent: str = "") -> e.ActionBegan:
@@ -282,6 +276,7 @@ class Run:
     def _out_of_time(self) -> RunBusy:
         why = f"calls of run {self.id} are still at work, so it was neither committed nor taken back"
         self._tracker.end(self._body, e.Outcome.STOPPED, why=why, after=[e.RunHandedOver(why)])
+        self._parts.file.end("blocked", "calls of it were still at work")
         return RunBusy(why, hint=f"when they have ended: takeback undo {self.id}")
 
     # What happens inside

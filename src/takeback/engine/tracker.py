@@ -157,7 +157,7 @@ class Tracker:
         """
         if not looking:
             # What the action around it finds by looking is found after a power cut, too, with this record or not.
-            durable = began.effect is not e.Effect.RESTORABLE or step is not None
+            durable = began.effect is not e.Effect.RESTORABLE or step is not None or bool(before)
             opened = [*before, self._in_step(began, step, stream)]
             record = self.ledger.append(opened, stream, durable=durable)[-1]
         else:

@@ -169,7 +169,9 @@ class SqliteJournal:
             self._wal.sync()
         except OSError as error:
             # What the system says of these bytes from now on is no proof: closing writes them anew elsewhere.
+            # Their lines in the anchor are left to the next append.
             self._let_go()
+            self._is_anchored = False
             raise unusable(self._wal.path, error) from error
 
     def _let_go(self) -> None:

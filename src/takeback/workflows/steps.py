@@ -81,6 +81,10 @@ class Workflow:
         """It cannot go on by itself; whoever looks next finds out why."""
         self._update(status="blocked", notes=why)
 
+    def go_on(self) -> None:
+        """What it was blocked by is out of the way."""
+        self._update(status="in_progress")
+
     def end(self, status: str) -> None:
         """`done` or `failed`; anything else leaves it to be resumed, by whoever comes next."""
         if not self.finished and status in ("done", "failed"):
