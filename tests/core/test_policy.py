@@ -27,7 +27,7 @@ from takeback.core.rules import (
     for_plans,
 )
 
-GROUND = Ground("/work/shop")
+GROUND = Ground("/srv/shop")
 TOOL = "shop.tools:write"
 
 
@@ -83,7 +83,7 @@ def test_rules_are_read_as_they_are_written() -> None:
     ],
 )
 def test_tools(table: dict[str, Any], do: Do, rule: str) -> None:
-    ground = Ground("/work/shop", aliases=[("write", TOOL), ("other", "shop.tools:other")])
+    ground = Ground("/srv/shop", aliases=[("write", TOOL), ("other", "shop.tools:other")])
     found = judge(rules(tools=table), ground=ground)
     assert (found.do, found.rule) == (do, rule)
 
@@ -126,12 +126,12 @@ def test_effects() -> None:
         "a.md",
         "./a.md",
         "src/../a.md",
-        "/work/shop/a.md",
-        "/work/shop",
+        "/srv/shop/a.md",
+        "/srv/shop",
         ".",
         "",
         "../shop/a.md",
-        "//work//shop/x",
+        "//srv//shop/x",
     ],
 )
 def test_inside_is_allowed(path: str) -> None:
@@ -145,14 +145,14 @@ def test_inside_is_allowed(path: str) -> None:
         "../a.md",
         "src/../../a.md",
         "/etc/passwd",
-        "/work/shopping/x",
-        "/work",
+        "/srv/shopping/x",
+        "/srv",
         "/",
         "~",
         "~/x",
         "~bob/x",
-        "~/../../work/shop/x",
-        "/work/shop/../x",
+        "~/../../srv/shop/x",
+        "/srv/shop/../x",
         "file:///etc/passwd",
         "file://localhost/etc/passwd",
         b"../x",
@@ -186,8 +186,8 @@ def test_allowed_and_denied_inside() -> None:
 
 
 def test_a_link_is_judged_by_where_it_leads() -> None:
-    links = {"/work/shop/link/x": "/etc/x", "/work/shop/in/../y": "/work/y"}
-    ground = Ground("/work/shop", real=lambda path: links.get(path, policy.normal(path)))
+    links = {"/srv/shop/link/x": "/etc/x", "/srv/shop/in/../y": "/srv/y"}
+    ground = Ground("/srv/shop", real=lambda path: links.get(path, policy.normal(path)))
     assert on_path("a", ground).do is Do.ALLOW
     found = on_path("link/x", ground)
     assert found.why == "path = /etc/x, where it really leads: outside the workspace"
@@ -196,7 +196,7 @@ def test_a_link_is_judged_by_where_it_leads() -> None:
 
 
 def test_relative_paths_are_meant_from_where_the_call_is_made() -> None:
-    ground = Ground("/work/shop", here="/work/shop/sub")
+    ground = Ground("/srv/shop", here="/srv/shop/sub")
     assert on_path("../a", ground).do is Do.ALLOW
     assert on_path("../../a", ground).do is Do.DENY
     assert on_path("a", ground, allow=("sub/a",)).do is Do.ALLOW
@@ -248,12 +248,12 @@ def test_paths_are_normalised_as_the_system_would(parts: list[str], absolute: bo
     text = ("/" if absolute else "") + "/".join(parts)
     if any(part.startswith("~") for part in parts):
         return
-    place = policy.normal(policy.absolute(text, "/work/shop"))
-    assert place == posixpath.normpath(posixpath.join("/work/shop", text)).replace("//", "/")
-    inside = policy.relative(place, "/work/shop")
+    place = policy.normal(policy.absolute(text, "/srv/shop"))
+    assert place == posixpath.normpath(posixpath.join("/srv/shop", text)).replace("//", "/")
+    inside = policy.relative(place, "/srv/shop")
     assert (on_path(text).do is Do.ALLOW) == (inside is not None)
     if inside is not None:
-        assert posixpath.normpath(posixpath.join("/work/shop", inside)) == place
+        assert posixpath.normpath(posixpath.join("/srv/shop", inside)) == place
 
 
 @given(st.lists(st.sampled_from(["..", "a", "~", "~/..", "/", "shop", "work"]), max_size=8))

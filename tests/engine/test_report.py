@@ -28,7 +28,7 @@ def report(*items: ReportItem, verdict: Verdict = Verdict.CLEAN, preview: bool =
 def test_a_report_reads_like_a_sentence() -> None:
     text = str(report(item("auth.py"), item("db.py"), item("notes.tmp", "removed"), item("README", "kept")))
     assert text == (
-        "Took back 4 changes: restored auth.py and db.py, removed notes.tmp, kept README. Verified 4 of 4."
+        "Took back 3 changes: restored auth.py and db.py, removed notes.tmp, kept README. Verified 4 of 4."
     )
 
 

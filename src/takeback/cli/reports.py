@@ -52,11 +52,9 @@ def print_report(session: Session, history: History, report: RollbackReport) -> 
         return 0
     titles = WOULD_TITLES if report.preview else TITLES
     called = ", ".join(_called(history, id) for id in report.of)
-    session.line(
-        f"{titles[report.kind]} {called}"
-        if report.kind != "redo"
-        else f"{titles['redo']} what {called} took back"
-    )
+    nothing = "nothing of " if report.grouped() and not report.achieved else ""
+    what = f"what {called} took back" if report.kind == "redo" else called
+    session.line(f"{titles[report.kind]} {nothing}{what}")
     if not report.grouped():
         session.line("  everything was as before already")
     for did, lines in _groups(report):

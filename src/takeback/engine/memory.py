@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence
 from typing import Any
 
@@ -59,12 +60,12 @@ class Memory:
             self._write(made)
 
 
-class Handle:
+class Handle(ABC):
     """Something in the memory that looks like the plain value that it stands for."""
 
+    @abstractmethod
     def plain(self) -> Any:
         """The value of this moment."""
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.plain())

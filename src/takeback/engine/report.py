@@ -12,6 +12,8 @@ from takeback.core.rollback import Do, OnConflict, Plan, Planned, Verdict
 
 NAMES_SHOWN = 3
 
+_ACHIEVED = ("restored", "removed", "compensated", "cancelled", "merged")
+
 _ORDER = (
     "restored",
     "removed",
@@ -83,12 +85,16 @@ class RollbackReport(msgspec.Struct, frozen=True):
         if not self.items:
             return "Nothing to take back."
         parts = [f"{did} {_names(targets)}" for did, targets in self.grouped()]
-        done = [i for i in self.items if i.did not in ("conflict", "failed", "unverifiable") and not i.minor]
         verb = (WOULD_TITLES if self.preview else TITLES)[self.kind]
-        text = f"{verb} {len(done)} change{'s' if len(done) != 1 else ''}: {', '.join(parts) or 'all was as before'}."
+        text = f"{verb} {_counted(len(self.achieved))}: {', '.join(parts) or 'all was as before'}."
         if not self.preview:
             text += f" Verified {sum(item.verified for item in self.items)} of {len(self.items)}."
         return text
+
+    @property
+    def achieved(self) -> list[ReportItem]:
+        """What a person would call taken back. What was kept, by choice or because it had to be, is not."""
+        return [item for item in self.items if item.did in _ACHIEVED and not item.minor]
 
     def __repr__(self) -> str:
         return f"<RollbackReport {self.rollback or self.kind} {self.verdict}, {len(self.items)} items>"
@@ -153,6 +159,10 @@ def is_minor(did: str, change: Change | Planned | None) -> bool:
     if isinstance(change, Planned):
         return change.changes_something and change.present == change.goal
     return change is not None and change.before == change.after
+
+
+def _counted(changes: int) -> str:
+    return f"{changes or 'no'} change{'' if changes == 1 else 's'}"
 
 
 def _names(targets: Iterable[Target]) -> str:
