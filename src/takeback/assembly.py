@@ -11,6 +11,7 @@ from takeback.core import events as e
 from takeback.core.change import Target
 from takeback.core.history import History
 from takeback.core.subjects import Action
+from takeback.databases import ByPlace
 from takeback.engine import recovery
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
@@ -20,7 +21,7 @@ from takeback.engine.life import SignsOfLife
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
-from takeback.ports import Journal, Progress, Resource, silent
+from takeback.ports import Journal, Observed, Progress, Resource, silent
 from takeback.resources.calls.resource import Calls as CallsResource
 from takeback.resources.files import deltas
 from takeback.resources.files.entry import version_of
@@ -128,13 +129,18 @@ class Assembly:
         )
 
     @cached_property
+    def observed(self) -> list[Observed]:
+        """What is looked at before and after each action, in the order in which it is taken back."""
+        return [self.files]
+
+    @cached_property
     def lock(self) -> WorkspaceLock:
         return WorkspaceLock(self.state / "lock")
 
     @cached_property
     def tracker(self) -> Tracker:
         life = SignsOfLife(self.state / "alive")
-        return Tracker(self.ledger, [self.files], self.lock, life, self.state.name, told=self._told)
+        return Tracker(self.ledger, self.observed, self.lock, life, self.state.name, told=self._told)
 
     @cached_property
     def _calls(self) -> Calls:
@@ -157,7 +163,14 @@ class Assembly:
     def runs(self) -> Conductor:
         """Runs, and what they need of humans."""
         return Conductor(
-            self.tracker, self.rollbacks, self._calls, SystemClock(), self.recover, self._judging, self.root
+            self.tracker,
+            self.rollbacks,
+            self._calls,
+            SystemClock(),
+            self.recover,
+            self._judging,
+            self.root,
+            ByPlace(),
         )
 
     def _judging(self) -> Judging:

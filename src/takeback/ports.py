@@ -7,7 +7,7 @@ same suite as the durable ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -166,6 +166,9 @@ class Traits(msgspec.Struct, frozen=True):
     """It can tell that somebody else wrote."""
     external: bool = False
     """Its changes are in other systems: taken back one at a time, and never made again by a redo."""
+    divisible: bool = False
+    """A target has parts with versions of their own, as a database has rows: where somebody else changed other
+    parts, those stay and the rest is taken back, without a conflict."""
 
 
 class Swap(msgspec.Struct, frozen=True):
@@ -206,6 +209,13 @@ class Resource(Protocol):
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
         """Apply to `mine` what leads from `base` to `goal`; or say why that cannot be done. Writes nothing."""
 
+    def tell(self, change: Change, *, back: bool) -> str:
+        """A change as a person would say it: `branch main from 3fa9c1e to 9be01d2, 2 commits added`.
+
+        `back` says that it is a rollback's: `branch main back at 3fa9c1e, 2 commits dropped`. Empty where the name
+        of the target says all.
+        """
+
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         """Which of these swaps could not be carried out, or need not be, and why. Writes nothing.
 
@@ -224,6 +234,37 @@ class Resource(Protocol):
         """
 
 
+class Attributed(Resource, Protocol):
+    """A resource that knows whose a change is: it was told before, and need not be looked at before and after."""
+
+    def made_by(self, action: str) -> Sequence[Change]:
+        """Everything that this action changed and that lasts. May be asked again, also after a crash."""
+
+
+class Transaction(Protocol):
+    """An open transaction of a database."""
+
+    @property
+    def connection(self) -> Any:
+        """What statements are executed with: the driver's own connection."""
+
+    def commit(self) -> None:
+        """Make it last, and let go of the connection. On an error nothing has lasted."""
+
+    def abort(self) -> None:
+        """Let it never have been, and let go of the connection."""
+
+
+class Databases(Protocol):
+    """Databases by their place: the path of a file, or an address."""
+
+    def prepare(self, place: str) -> str:
+        """Take care that what is written there can be taken back; gives its name, without any secret."""
+
+    def begin(self, place: str, action: str) -> Transaction:
+        """Begin a transaction in the name of this action."""
+
+
 class Observed(Resource, Protocol):
     """A resource whose changes are found by looking at the world before and after."""
 
@@ -235,6 +276,21 @@ class Observed(Resource, Protocol):
 
     def keeps(self, mark: Mark) -> bool:
         """Whether what this mark needs is still kept."""
+
+    def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
+        """The names of all content that these marks need; the latest comes first, and must be whole."""
+
+    def text(self, version: Version) -> bytes | None:
+        """What a version reads as, to be shown line by line; None where lines would not tell it."""
+
+    def audit(self) -> list[Finding]:
+        """Read everything again and compare it with what was last recorded, whatever times and sizes say."""
+
+    def remember(self) -> None:
+        """Keep what is known for the next process. A hint, for speed."""
+
+    def close(self) -> None:
+        """Let go. May be called twice."""
 
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
         """How the world at `until` differs from the world at `since`."""

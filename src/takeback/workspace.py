@@ -11,7 +11,7 @@ from takeback import config
 from takeback.assembly import Assembly
 from takeback.core import events as e
 from takeback.core import ids, selection
-from takeback.core.change import Change, Target
+from takeback.core.change import Change, Target, Version
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
@@ -55,7 +55,15 @@ class Workspace(Assembly):
             changes: Iterable[Change] = self._made_by(start)
         else:
             changes = self._between(start, end)
-        return Diff(tuple(change for change in changes if wanted(change.target)), self.files.text)
+        return Diff(tuple(change for change in changes if wanted(change.target)), self._text, self.tell)
+
+    def _text(self, change: Change, version: Version) -> bytes | None:
+        resource = self.tracker.observed.get(change.target.resource)
+        return resource.text(version) if resource else None
+
+    def tell(self, change: Change) -> str:
+        """What an action changed, as a person would say it, where the name of the target does not say enough."""
+        return self.tracker.resources[change.target.resource].tell(change, back=False)
 
     def _made_by(self, id: str) -> Iterable[Change]:
         """What an action, a step or a run changed, from before it to after it."""
@@ -67,18 +75,22 @@ class Workspace(Assembly):
             for change in history.actions[action].changes:
                 first = made.get(change.target, change)
                 made[change.target] = Change(change.target, first.before, change.after)
-        return [change for change in made.values() if change.target.resource == "files"]
+        return [change for change in made.values() if change.target.resource in self.tracker.observed]
 
     def _between(self, start: str, end: str) -> Iterable[Change]:
         with self.lock.held():
             history = self.history
-            now = None if end else self.files.mark()
-            since = self._mark_of(start) if start else _last_beginning(history)
-            until = now or self._mark_of(end)
-            return list(self.files.changes(since, until)) if since else []
+            until = self._marks_of(end) if end else self.tracker.marks()
+            since = _by_name(self._marks_of(start)) if start else _last_beginning(history)
+            return [
+                change
+                for mark in until
+                if mark.resource in since
+                for change in self.tracker.observed[mark.resource].changes(since[mark.resource], mark)
+            ]
 
-    def _mark_of(self, id: str) -> e.Mark:
-        """The files as they were at a checkpoint, or when an action began."""
+    def _marks_of(self, id: str) -> Sequence[e.Mark]:
+        """Everything as it was at a checkpoint, or when an action began."""
         kind, _ = ids.parse(id)
         history = self.history
         marks: Sequence[e.Mark] = ()
@@ -89,13 +101,13 @@ class Workspace(Assembly):
         else:
             raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists what there is")
         for mark in marks:
-            if mark.resource == "files" and not self.files.keeps(mark):
+            if not self.tracker.observed[mark.resource].keeps(mark):
                 raise ConflictError(
-                    f"the files of {id} were pruned and are no longer kept; nothing was changed"
+                    f"the {mark.resource} of {id} were pruned and are no longer kept; nothing was changed"
                 )
-            if mark.resource == "files":
-                return mark
-        raise UsageError(f"{id} has no picture of the files", hint="name a checkpoint, or an action")
+        if not marks:
+            raise UsageError(f"{id} has no picture of the files", hint="name a checkpoint, or an action")
+        return marks
 
     # Recording
 
@@ -286,9 +298,10 @@ class Workspace(Assembly):
             findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self.history.breaches]
         if (self.state / "packs").exists():
             findings += self.store.check(deep=deep, progress=self._progress)
-        if deep and not findings and "files" in self.history.marks:
+        if deep and not findings:
             with self.lock.held():
-                findings += self.files.audit()
+                for name, resource in self.tracker.observed.items():
+                    findings += resource.audit() if name in self.history.marks else []
         return findings
 
     def drift(self) -> list[Change]:
@@ -310,7 +323,7 @@ class Workspace(Assembly):
             return prune(
                 self.journal.read(),
                 [mark for action in running for mark in getattr(action.began, "marks", ())],
-                self.files,
+                self.tracker.observed,
                 self.store,
                 Limits(limits.keep_days, limits.keep_checkpoints, limits.quota_bytes),
                 SystemClock().now_us(),
@@ -333,9 +346,9 @@ class Workspace(Assembly):
             )
 
     def close(self) -> None:
-        if "files" in self.__dict__:
-            self.files.remember()
-            self.files.close()
+        for resource in self.observed if "observed" in self.__dict__ else ():
+            resource.remember()
+            resource.close()
         if "store" in self.__dict__:
             self.store.close()
         self.journal.close()
@@ -373,12 +386,13 @@ def _choice(text: str) -> OnConflict:
         raise UsageError(f"{text!r} is no choice for conflicts", hint=f"one of {choices}") from None
 
 
-def _last_beginning(history: History) -> e.Mark | None:
-    """The files before the most recent action, else at the last checkpoint."""
+def _by_name(marks: Iterable[e.Mark]) -> dict[str, e.Mark]:
+    return {mark.resource: mark for mark in marks}
+
+
+def _last_beginning(history: History) -> Mapping[str, e.Mark]:
+    """Everything before the most recent action, else at the last checkpoint."""
     for action in reversed(history.actions.values()):
-        if action.is_tool:
-            for mark in getattr(action.began, "marks", ()):
-                if mark.resource == "files":
-                    found: e.Mark = mark
-                    return found
-    return history.marks.get("files")
+        if action.is_tool and (marks := getattr(action.began, "marks", ())):
+            return _by_name(marks)
+    return history.marks

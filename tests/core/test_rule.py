@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import ActionBegan, ActionEnded, Did, Effect, Item, Outcome, RollbackKind
-from takeback.core.rollback import Do, OnConflict, Verdict, compose, judge
+from takeback.core.rollback import Do, OnConflict, Verdict, compose, judge, plan_rollback
 from tests.core.story import Story, version
 
 UNDO, REDO = RollbackKind.UNDO, RollbackKind.REDO
@@ -56,6 +56,19 @@ def test_a_gap_is_somebody_elses_version() -> None:
     merging = story.plan(chosen, MERGE).items[0]
     assert merging.do is Do.MERGE and merging.goal == version("human")
     assert [(m.base, m.goal) for m in merging.merges] == [(version("agent1"), ABSENT)]
+
+
+@pytest.mark.parametrize("choice", [OnConflict.STOP, KEEP, MERGE])
+def test_what_has_parts_is_merged_whatever_was_chosen(choice: OnConflict) -> None:
+    story = Story()
+    mine = story.act({"db": "agent"})
+    story.edit("db", "agent and human", seen=True)
+    chosen = select.of_ids(story.history, [mine])
+    (item,) = plan_rollback(
+        story.history, chosen, story.present, on_conflict=choice, divisible=lambda _: True
+    ).items
+    assert item.do is Do.MERGE
+    assert [(m.base, m.goal) for m in item.merges] == [(version("agent"), ABSENT)]
 
 
 def test_merges_pile_up_where_there_are_several_gaps() -> None:

@@ -175,7 +175,7 @@ def test_days_count_from_the_last_time_that_a_state_was_recorded(desk: Desk) -> 
     desk.human("plan", "new")
     tb.save("today")
     limits = Limits(keep_days=1, keep_checkpoints=0, quota_bytes=0)
-    prune(tb.journal.read(), [], tb.files, tb.store, limits, recent.at_us + DAY_US)
+    prune(tb.journal.read(), [], {"files": tb.files}, tb.store, limits, recent.at_us + DAY_US)
     desk.reopen()
     desk.tb.restore(recent)
     assert desk.read("plan") == "old"
@@ -187,12 +187,12 @@ def test_content_older_than_the_days_goes(desk: Desk) -> None:
     desk.human("plan", "new")
     new = tb.save()
     limits = Limits(keep_days=1, keep_checkpoints=0, quota_bytes=0)
-    pruned = prune(tb.journal.read(), [], tb.files, tb.store, limits, new.at_us + DAY_US)
+    pruned = prune(tb.journal.read(), [], {"files": tb.files}, tb.store, limits, new.at_us + DAY_US)
     assert (pruned.marks_kept, pruned.marks_pruned) == (1, 1)
     with pytest.raises(TakebackError):
         tb.restore(old)
     # However long ago: the last state always stays.
-    pruned = prune(tb.journal.read(), [], tb.files, tb.store, limits, new.at_us + 900 * DAY_US)
+    pruned = prune(tb.journal.read(), [], {"files": tb.files}, tb.store, limits, new.at_us + 900 * DAY_US)
     assert pruned.marks_kept == 1
 
 

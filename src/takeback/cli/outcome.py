@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from takeback.cli.session import iso, shortened
+from takeback.cli.views import counted
 from takeback.core.change import Change
 from takeback.core.subjects import Action
 from takeback.engine.diff import verb
@@ -49,6 +50,12 @@ def summary_data(workspace: Workspace, action: Action, child: Child, report: Rol
 
 def _counted(changes: tuple[Change, ...]) -> str:
     """`changed 6 files, deleted 2, created 1`. Folders count only where nothing else does."""
+    others = [change for change in changes if change.target.resource != "files"]
+    found = [change for change in changes if change.target.resource == "files"]
+    if not found:
+        return f"changed {counted(others)}"
+    if others:
+        return f"{_counted(tuple(found))}; and changed {counted(others)}"
     files = [c for c in changes if not c.after.id.startswith("d:") and not c.before.id.startswith("d:")]
     counts: dict[str, int] = {}
     for change in files or changes:

@@ -104,12 +104,13 @@ def _called(history: History, id: str) -> str:
 def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
     groups = []
     whys = {item.target: item.why for item in report.items}
+    said = report.said
     for did, targets in report.grouped():
         told = [t for t in targets if whys[t]] if did in ("kept", "conflict", "failed", "merged") else []
         plain = [t for t in targets if t not in told]
-        lines = [f"{target}: {whys[target]}" for target in told]
+        lines = [f"{said[target]}: {whys[target]}" for target in told]
         if plain:
-            names = ", ".join(str(target) for target in plain[:NAMES_SHOWN])
+            names = ", ".join(said[target] for target in plain[:NAMES_SHOWN])
             more = f" and {len(plain) - NAMES_SHOWN:,} more" if len(plain) > NAMES_SHOWN else ""
             lines.append(names + more)
         groups.append((_WOULD_DO.get(did, did) if report.preview else did, lines))

@@ -21,7 +21,9 @@ from takeback.engine.wording import call_text, named
 NOUNS = {
     "files": ("file", "files"),
     "folders": ("folder", "folders"),
-    "git": ("ref", "refs"),
+    "git": ("thing in git", "things in git"),
+    "sqlite": ("database", "databases"),
+    "postgres": ("database", "databases"),
     "memory": ("value", "values"),
     "calls": ("call", "calls"),
 }

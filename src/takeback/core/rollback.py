@@ -12,6 +12,9 @@ one before ended. A gap between two segments is somebody else's version. Going b
 A segment that ends at the version it began with, but for the stamp (a touched file), is put back where the stamp
 is still the segment's own; otherwise it is passed over, for nothing of substance is at stake.
 
+A target that is divisible (a database, with its rows) is merged whatever was chosen: what somebody else did to
+other parts of it stays. Only a part that both changed is a conflict.
+
 A change that may be another's (two agents at once, or in doubt after a crash) is always a conflict, unless
 everybody who may have made it is selected too. The same rule, applied to a rollback's own changes, is redo.
 
@@ -122,12 +125,17 @@ class Plan(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, items=items)
 
 
+def _nothing(_target: Target) -> bool:
+    return False
+
+
 def plan_rollback(
     history: History,
     selection: Selection,
     present: Callable[[Iterable[Target]], Mapping[Target, Version]],
     *,
     on_conflict: OnConflict = OnConflict.STOP,
+    divisible: Callable[[Target], bool] = _nothing,
 ) -> Plan:
     """Decide about every target of the selection, latest change first."""
     by_target: dict[Target, list[Entry]] = defaultdict(list)
@@ -136,7 +144,7 @@ def plan_rollback(
     now = present(list(by_target)) if by_target else {}
     latest_first = sorted(by_target.items(), key=lambda pair: pair[1][-1].seq, reverse=True)
     items = [
-        _decide(history, selection, target, entries, now[target], on_conflict)
+        _decide(history, selection, target, entries, now[target], on_conflict, divisible=divisible(target))
         for target, entries in latest_first
     ]
     for action, target in selection.bare:
@@ -176,6 +184,8 @@ def _decide(
     entries: list[Entry],
     present: Version,
     choice: OnConflict,
+    *,
+    divisible: bool,
 ) -> Planned:
     segments = compose(entries, selection.actions)
     settles = tuple(
@@ -196,11 +206,11 @@ def _decide(
         if choice is OnConflict.OVERWRITE:
             version = next(s.before for s in segments if not s.only_stamp)
             break
-        if choice is OnConflict.KEEP:
-            break
-        if choice is OnConflict.MERGE and not segment.doubt:
+        if (choice is OnConflict.MERGE or divisible) and not segment.doubt:
             merges.append(Merge(segment.after, segment.before))
             continue
+        if choice is OnConflict.KEEP:
+            break
         blockers = _blockers(history, target, entries)
         return Planned(target, Do.CONFLICT, present, present, settles, seqs, why, blockers=blockers)
     do = _what(version, present, kept=bool(why), merging=bool(merges))

@@ -24,7 +24,7 @@ from takeback.engine.rollback import Rollbacks
 from takeback.engine.runs import Options, Parts, Run
 from takeback.engine.tracker import Tracker
 from takeback.errors import RefusedError, UsageError
-from takeback.ports import Clock
+from takeback.ports import Clock, Databases
 
 CHECKPOINTS = ("action", "step", "run")
 
@@ -41,6 +41,7 @@ class Conductor:
         recover: Callable[[], None],
         judges: Callable[[], Judge],
         root: Path,
+        databases: Databases,
     ) -> None:
         self._tracker = tracker
         self._ledger = tracker.ledger
@@ -50,6 +51,7 @@ class Conductor:
         self._recover = recover
         self._judges = judges
         self._root = root
+        self._databases = databases
 
     def run(self, options: Options, *, approve: Approve | None, approval_wait_s: float) -> Run:
         if options.checkpoint not in CHECKPOINTS:
@@ -68,7 +70,8 @@ class Conductor:
         )
         o = options = msgspec.structs.replace(options, name=redact(options.name))
         file = KeptFile(self._root, o.name, o.key, o.steps, o.actor)
-        return Run(Parts(self._tracker, self._rollbacks, self._calls, door, self._recover, file), o)
+        parts = Parts(self._tracker, self._rollbacks, self._calls, door, self._recover, file, self._databases)
+        return Run(parts, o)
 
     def resume(self, id: str = "") -> list[Recorded]:
         """Settle what a crash left in doubt; gives the runs that can be continued, or the one that is named."""

@@ -6,9 +6,9 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core.change import Change
-from takeback.core.rollback import Do, Planned
+from takeback.core.rollback import Do, OnConflict, Planned
 from takeback.engine.calls import is_doubtful
-from takeback.ports import Swapped
+from takeback.ports import Swap, Swapped
 
 _DID = {
     Do.ALREADY: e.Did.ALREADY,
@@ -44,3 +44,16 @@ def written(planned: Change, swapped: Swapped) -> Change:
         return Change(planned.target, planned.before, planned.before)
     after = swapped.now if swapped.now == planned.after else planned.after
     return Change(planned.target, planned.before, after)
+
+
+def otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Planned:
+    """An item as its resource foresees it."""
+    if do is Do.CONFLICT and on_conflict is OnConflict.KEEP:
+        do = Do.KEEP
+    goal = item.goal if do is Do.COMPENSATE else item.present
+    return msgspec.structs.replace(item, do=do, goal=goal, why=why)
+
+
+def swap(item: Planned) -> Swap:
+    """The write that an item is."""
+    return Swap(item.target, item.present, item.goal)

@@ -10,8 +10,11 @@ import msgspec
 
 from takeback.core.change import Change, Version
 
-Read = Callable[[Version], bytes | None]
-"""The text of a version; None where it has none (a folder, a fifo, nothing at all)."""
+Read = Callable[[Change, Version], bytes | None]
+"""The text of a version, as its change has it; None where there is none (a folder, a fifo, nothing at all)."""
+
+Tell = Callable[[Change], str]
+"""A change in words, where neither lines nor its name would tell it; else nothing."""
 
 TEXT_BYTES_MAX = 2 << 20
 
@@ -21,6 +24,7 @@ class Diff(msgspec.Struct, frozen=True):
 
     changes: tuple[Change, ...]
     read: Read
+    tell: Tell
 
     def __iter__(self) -> Iterator[Change]:
         return iter(self.changes)
@@ -37,7 +41,10 @@ class Diff(msgspec.Struct, frozen=True):
     def unified(self, change: Change) -> Iterator[str]:
         """One change as a unified diff; in a sentence where lines would not tell it."""
         name = str(change.target)
-        old, new = self._lines(change.before), self._lines(change.after)
+        if says := self.tell(change):
+            yield f"{says}\n"
+            return
+        old, new = self._lines(change, change.before), self._lines(change, change.after)
         if old is None or new is None:
             if change.before == change.after:
                 return
@@ -52,9 +59,9 @@ class Diff(msgspec.Struct, frozen=True):
         for line in difflib.unified_diff(old, new, before, after):
             yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
 
-    def _lines(self, version: Version) -> list[str] | None:
+    def _lines(self, change: Change, version: Version) -> list[str] | None:
         """The lines of a text; None for what is not text."""
-        data = self.read(version) if version else b""
+        data = self.read(change, version) if version else b""
         if data is None or len(data) > TEXT_BYTES_MAX or b"\0" in data[:8192]:
             return None
         try:
@@ -64,8 +71,8 @@ class Diff(msgspec.Struct, frozen=True):
 
     def stat(self, change: Change) -> tuple[int, int] | None:
         """Lines added and removed; None for what is not text."""
-        old, new = self._lines(change.before), self._lines(change.after)
-        if old is None or new is None:
+        old, new = self._lines(change, change.before), self._lines(change, change.after)
+        if self.tell(change) or old is None or new is None:
             return None
         lines = list(difflib.unified_diff(old, new, n=0))[2:]
         return sum(line[0] == "+" for line in lines), sum(line[0] == "-" for line in lines)
@@ -74,6 +81,7 @@ class Diff(msgspec.Struct, frozen=True):
         found = []
         for change in self.changes:
             counts = self.stat(change)
+            says = self.tell(change)
             found.append(
                 {
                     "resource": change.target.resource,
@@ -81,9 +89,10 @@ class Diff(msgspec.Struct, frozen=True):
                     "did": verb(change),
                     "added": counts[0] if counts else None,
                     "removed": counts[1] if counts else None,
-                    "binary": counts is None,
+                    "binary": counts is None and not says,
                     "mode": _modes(change),
                 }
+                | ({"says": says} if says else {})
             )
         return found
 

@@ -12,6 +12,9 @@ from takeback.core.history import History
 from takeback.core.selection import Filter, any_target
 from takeback.errors import UsageError
 
+AT_PATHS = ("files", "sqlite")
+"""Resources whose targets have paths for names."""
+
 
 def path_filter(root: Path, history: History, paths: Iterable[str]) -> Filter:
     """A test for targets: those at or below one of these paths. Without paths, all."""
@@ -20,10 +23,12 @@ def path_filter(root: Path, history: History, paths: Iterable[str]) -> Filter:
     wanted = [_known(root, history, path) for path in paths]
     if not wanted:
         return any_target
-    return lambda target: target.resource == "files" and any(_covers(path, target) for path in wanted)
+    return lambda target: any(_covers(path, target) for path in wanted)
 
 
 def _covers(path: bytes, target: Target) -> bool:
+    if target.resource not in AT_PATHS or target.root:
+        return False
     name = path_of(target.name)
     return path in (b".", name) or name.startswith(path + b"/")
 
@@ -33,7 +38,7 @@ def _known(root: Path, history: History, path: str) -> bytes:
     relative = _relative(root, path)
     if os.path.lexists(os.path.join(os.fsencode(root), relative)):
         return relative
-    if not any(target.resource == "files" and _covers(relative, target) for target in history.targets()):
+    if not any(_covers(relative, target) for target in history.targets()):
         raise UsageError(f"there is no {path}, and nothing recorded ever changed one")
     return relative
 

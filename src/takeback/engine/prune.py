@@ -6,7 +6,7 @@ The journal is never cut. What goes is the content of old marks: older than `kee
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
@@ -61,7 +61,7 @@ class Pruned(msgspec.Struct, frozen=True):
 def prune(
     records: Iterable[Record],
     pinned: Iterable[Mark],
-    keeper: Keeper,
+    keepers: Mapping[str, Keeper],
     store: Store,
     limits: Limits,
     now_us: int,
@@ -69,37 +69,48 @@ def prune(
     values: AbstractSet[bytes] = frozenset(),
 ) -> Pruned:
     """Let go of what the limits do not keep. Under the lock. Pinned marks and values stay whatever their age."""
-    always = [(0, mark) for mark in pinned if mark.resource == "files"]
-    # What an earlier clean-up let go is neither needed nor let go again.
-    marks = [(at_us, mark) for at_us, mark in _marks(records) if keeper.keeps(mark)]
-    kept = _within(marks, limits, now_us)
+    always = {name: [mark for mark in pinned if mark.resource == name] for name in keepers}
+    marks = {name: found for name, found in _marks(records, keepers).items() if found}
+    kept = {name: _within(found, limits, now_us) for name, found in marks.items()}
     before = store.size_bytes()
-    _sweep(keeper, store, [*always, *kept], progress, values)
-    # Over the quota the oldest half goes, again and again, until it fits or only the last mark is left.
-    while limits.quota_bytes and store.size_bytes() > limits.quota_bytes and len(kept) > 1:
-        kept = kept[(len(kept) + 1) // 2 :]
-        _sweep(keeper, store, [*always, *kept], progress, values)
-    return Pruned(len(kept), len(marks) - len(kept), before, store.size_bytes())
+
+    def sweep() -> None:
+        needed = set(values)
+        for name, dated in kept.items():
+            # The latest first: what it shares with one that is only half there has then been followed to its end.
+            latest_first = [*(mark for _, mark in reversed(dated)), *always[name]]
+            looked_at = progress("Looking at what is needed", latest_first, len(latest_first))
+            needed |= keepers[name].blobs(looked_at)
+        store.sweep(needed, thorough=True, progress=progress)
+
+    sweep()
+    # Over the quota the oldest half goes, again and again, until it fits or only the last marks are left.
+    while (
+        limits.quota_bytes
+        and store.size_bytes() > limits.quota_bytes
+        and any(len(dated) > 1 for dated in kept.values())
+    ):
+        kept = {name: dated[len(dated) // 2 :] for name, dated in kept.items()}
+        sweep()
+    counts = [sum(map(len, some.values())) for some in (marks, kept)]
+    return Pruned(counts[1], counts[0] - counts[1], before, store.size_bytes())
 
 
-def _sweep(
-    keeper: Keeper, store: Store, kept: list[Dated], progress: Progress, values: AbstractSet[bytes]
-) -> None:
-    # The latest first: what it shares with one that is only half there has then been followed to its end.
-    latest_first = [mark for _, mark in reversed(kept)]
-    marks = progress("Looking at what is needed", latest_first, len(kept))
-    store.sweep(keeper.blobs(marks) | values, thorough=True, progress=progress)
+def _marks(records: Iterable[Record], keepers: Mapping[str, Keeper]) -> dict[str, list[Dated]]:
+    """Every different state of each resource, with the time at which it was last seen; in that order.
 
-
-def _marks(records: Iterable[Record]) -> list[Dated]:
-    """Every different state of the files, with the time at which it was last seen; in that order."""
-    seen: dict[str, Dated] = {}
+    What an earlier clean-up let go is neither needed nor let go again.
+    """
+    seen: dict[str, dict[str, Dated]] = {name: {} for name in keepers}
     for record in records:
         for mark in getattr(record.event, "marks", ()):
-            if mark.resource == "files":
-                seen.pop(mark.state, None)
-                seen[mark.state] = (record.at_us, mark)
-    return list(seen.values())
+            if mark.resource in keepers:
+                seen[mark.resource].pop(mark.state, None)
+                seen[mark.resource][mark.state] = (record.at_us, mark)
+    return {
+        name: [dated for dated in found.values() if keepers[name].keeps(dated[1])]
+        for name, found in seen.items()
+    }
 
 
 def _within(marks: list[Dated], limits: Limits, now_us: int) -> list[Dated]:

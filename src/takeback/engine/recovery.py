@@ -75,7 +75,7 @@ def _end_background(tracker: Tracker, action: Action) -> None:
     """Its last process has ended. What changed since the last look may be its own or a human's."""
     marks = tracker.marks()
     others = [owner for owner in tracker.owners() if owner is not action]
-    changes = shared(tracker.since_last(marks), others, in_doubt=True)
+    changes = (*shared(tracker.since_last(marks), others, in_doubt=True), *tracker.made_by(action.id))
     outcome = e.Outcome.FAILED if action.exit_code else e.Outcome.DONE
     ended = e.ActionEnded(action.id, outcome, changes, marks, "its last process has ended", action.exit_code)
     tracker.ledger.append([ended, e.RunEnded(outcome)], action.stream)
@@ -95,6 +95,7 @@ def _settle_one(tracker: Tracker, calls: Calls, action: Action) -> str:
             f"its process died; {len(changes) - unsure} changes are provably its own, {unsure} are in doubt"
         )
         words.append(found if changes or action.made else "nothing had changed")
+    changes += tracker.made_by(action.id)
     seen = calls.look_at(action)
     if seen.happened:
         changes += change_of(action, in_doubt=seen.in_doubt)

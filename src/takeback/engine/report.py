@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -48,6 +48,8 @@ class ReportItem(msgspec.Struct, frozen=True):
     blockers: tuple[str, ...] = ()
     minor: bool = False
     """Nothing that a person would miss: only a time was put back, or nothing had to be done."""
+    says: str = ""
+    """What was done, as a person would say it, where the name of the target does not say enough."""
 
     @property
     def resource(self) -> str:
@@ -61,6 +63,8 @@ class ReportItem(msgspec.Struct, frozen=True):
             "verified": self.verified,
             "why": self.why,
         }
+        if self.says:
+            data["says"] = self.says
         return data | {"blockers": list(self.blockers)} if self.blockers else data
 
 
@@ -80,11 +84,11 @@ class RollbackReport(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
             conflicts = [item for item in self.items if item.did == "conflict"]
-            names, why = _names(item.target for item in conflicts), conflicts[0].why
+            names, why = _names(str(item.target) for item in conflicts), conflicts[0].why
             return f"Stopped at {names}: {why}. Nothing was taken back."
         if not self.items:
             return "Nothing to take back."
-        parts = [f"{did} {_names(targets)}" for did, targets in self.grouped()]
+        parts = [f"{did} {_names(self.said[t] for t in targets)}" for did, targets in self.grouped()]
         verb = (WOULD_TITLES if self.preview else TITLES)[self.kind]
         text = f"{verb} {_counted(len(self.achieved))}: {', '.join(parts) or 'all was as before'}."
         if not self.preview:
@@ -107,6 +111,11 @@ class RollbackReport(msgspec.Struct, frozen=True):
                 groups.setdefault(item.did, []).append(item.target)
         return [(did, sorted(groups[did])) for did in _ORDER if did in groups]
 
+    @property
+    def said(self) -> dict[Target, str]:
+        """How each target is named in the report."""
+        return {item.target: item.says or str(item.target) for item in self.items}
+
     def data(self) -> dict[str, Any]:
         """The object that `undo --json` prints."""
         return {
@@ -120,10 +129,18 @@ class RollbackReport(msgspec.Struct, frozen=True):
         }
 
 
-def of_plan(plan: Plan, kind: str, *, preview: bool) -> RollbackReport:
+def of_plan(plan: Plan, kind: str, says: Callable[[Planned], str], *, preview: bool) -> RollbackReport:
     """What a plan would do, or why it was not begun."""
     items = tuple(
-        ReportItem(i.target, _WOULD.get(i.do, i.do.value), False, i.why, i.blockers, is_minor(i.do.value, i))
+        ReportItem(
+            i.target,
+            _WOULD.get(i.do, i.do.value),
+            False,
+            i.why,
+            i.blockers,
+            is_minor(i.do.value, i),
+            says(i),
+        )
         for i in plan.items
     )
     verdict = Verdict.CLEAN
@@ -165,8 +182,8 @@ def _counted(changes: int) -> str:
     return f"{changes or 'no'} change{'' if changes == 1 else 's'}"
 
 
-def _names(targets: Iterable[Target]) -> str:
-    every: Sequence[str] = [str(target) for target in targets]
+def _names(names: Iterable[str]) -> str:
+    every = list(names)
     if len(every) <= NAMES_SHOWN:
         return " and ".join(filter(None, [", ".join(every[:-1]), every[-1] if every else ""]))
     return f"{', '.join(every[:NAMES_SHOWN])} and {len(every) - NAMES_SHOWN:,} more"

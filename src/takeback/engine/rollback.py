@@ -193,7 +193,9 @@ class Rollbacks:
     # The plan
 
     def _plan(self, chosen: Selection, on_conflict: OnConflict, wanted: Filter = any_target) -> Plan:
-        plan = plan_rollback(self.ledger.history, chosen, self._seen, on_conflict=on_conflict)
+        plan = plan_rollback(
+            self.ledger.history, chosen, self._seen, on_conflict=on_conflict, divisible=self._is_divisible
+        )
         plan = self._foresee(self._merge(plan))
         return msgspec.structs.replace(plan, items=(*plan.items, *self._left(plan, wanted)))
 
@@ -213,17 +215,21 @@ class Rollbacks:
             now.update(self.tracker.resources[name].seen(some))
         return now
 
+    def _is_divisible(self, target: Target) -> bool:
+        return self.tracker.resources[target.resource].traits.divisible
+
     def _merge(self, plan: Plan) -> Plan:
         """Try every merge now, so that one that fails stops the plan before anything is written."""
-        return plan.decided({i.target: self._merged(i) for i in plan.items if i.do is Do.MERGE})
+        choice = plan.on_conflict
+        return plan.decided({i.target: self._merged(i, choice) for i in plan.items if i.do is Do.MERGE})
 
-    def _merged(self, item: Planned) -> Planned:
+    def _merged(self, item: Planned, on_conflict: OnConflict) -> Planned:
         resource = self.tracker.resources[item.target.resource]
         version = item.goal
         for merge in item.merges:
             merged = resource.merge(version, merge.base, merge.goal)
             if isinstance(merged, str):
-                return msgspec.structs.replace(item, do=Do.CONFLICT, goal=item.present, why=merged)
+                return deeds.otherwise(item, Do.CONFLICT, merged, on_conflict)
             version = merged
         why = "somebody else's changes stayed, the agent's were taken out"
         return msgspec.structs.replace(item, goal=version, why=why)
@@ -233,9 +239,9 @@ class Rollbacks:
         kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
         for name, resource in self.tracker.resources.items():
             planned = {i.target: i for i in plan.items if i.changes_something and i.target.resource == name}
-            foreseen = resource.foresee([_swap(item) for item in planned.values()], kept)
+            foreseen = resource.foresee([deeds.swap(item) for item in planned.values()], kept)
             otherwise = {
-                target: _otherwise(planned[target], do, why, plan.on_conflict)
+                target: deeds.otherwise(planned[target], do, why, plan.on_conflict)
                 for target, (do, why) in foreseen.items()
             }
             plan = plan.decided(otherwise)
@@ -265,7 +271,7 @@ class Rollbacks:
     def _decide(
         self, plan: Plan, kind: e.RollbackKind, *, preview: bool, even_nothing: bool = False
     ) -> RollbackReport:
-        report = of_plan(plan, kind.value, preview=preview)
+        report = of_plan(plan, kind.value, self._says, preview=preview)
         if preview:
             return report
         if plan.conflicts:
@@ -286,6 +292,13 @@ class Rollbacks:
         faults.reach(RECORDED)
         return self._carry_out(record.id, began)
 
+    def _says(self, item: Planned) -> str:
+        """What would be done to a target, as a person would say it."""
+        if not item.changes_something:
+            return ""
+        change = Change(item.target, item.present, item.goal)
+        return self.tracker.resources[item.target.resource].tell(change, back=True)
+
     def _note_gone(self, plan: Plan) -> None:
         """What another system does not have any more, though nobody here took it back, is recorded as such."""
         gone = tuple(
@@ -301,14 +314,17 @@ class Rollbacks:
         self, id: str, began: e.RollbackBegan, *, finished_earlier: bool = False
     ) -> RollbackReport:
         swapped: dict[Target, Swapped] = {}
+        fresh = not finished_earlier
         for name, resource in self.tracker.resources.items():
             swaps = [Swap(c.target, c.before, c.after) for c in began.swaps if c.target.resource == name]
             since = next((mark for mark in began.marks if mark.resource == name), None)
             if resource.traits.external:
                 swapped.update(self._one_by_one(id, began, resource, swaps))
             elif swaps:
-                done_by = resource.swap(swaps, id, fresh=not finished_earlier, since=since)
+                done_by = resource.swap(swaps, id, fresh=fresh, since=since if finished_earlier else None)
                 swapped.update({s.target: s for s in done_by})
+                # What one resource wrote, the mark of the next one has not seen: a database has files beside it.
+                fresh = fresh and name not in self.tracker.observed
         faults.reach(SWAPPED)
         items = tuple(deeds.done(planned, swapped.get(planned.target)) for planned in began.items)
         done = {c.target: deeds.written(c, swapped[c.target]) for c in began.swaps}
@@ -319,12 +335,14 @@ class Rollbacks:
         self.ledger.journal.sync()
         faults.reach(ENDED)
         written = {change.target: change for change in began.swaps}
-        shown = tuple(
-            ReportItem(i.target, i.did.value, i.verified, i.why, minor=is_minor(i.did, written.get(i.target)))
-            for i in items
-        )
+        shown = tuple(self._shown(item, written.get(item.target)) for item in items)
         kind = began.kind.value
         return RollbackReport(id, kind, began.of, judge(items), shown, finished_earlier=finished_earlier)
+
+    def _shown(self, item: e.Item, change: Change | None) -> ReportItem:
+        says = self.tracker.resources[item.target.resource].tell(change, back=True) if change else ""
+        minor = is_minor(item.did, change)
+        return ReportItem(item.target, item.did.value, item.verified, item.why, minor=minor, says=says)
 
     def _one_by_one(
         self, id: str, began: e.RollbackBegan, resource: Resource, swaps: Sequence[Swap]
@@ -379,15 +397,3 @@ def _by_resource(targets: Iterable[Target]) -> dict[str, list[Target]]:
     for target in targets:
         groups.setdefault(target.resource, []).append(target)
     return groups
-
-
-def _otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Planned:
-    """An item as its resource foresees it."""
-    if do is Do.CONFLICT and on_conflict is OnConflict.KEEP:
-        do = Do.KEEP
-    goal = item.goal if do is Do.COMPENSATE else item.present
-    return msgspec.structs.replace(item, do=do, goal=goal, why=why)
-
-
-def _swap(item: Planned) -> Swap:
-    return Swap(item.target, item.present, item.goal)

@@ -26,6 +26,7 @@ from takeback.engine.at_work import AtWork, wholly
 from takeback.engine.buffered import Buffered
 from takeback.engine.calling import Caller
 from takeback.engine.calls import Calls, is_taken_back, undone_since
+from takeback.engine.databases import Database
 from takeback.engine.gate import Gate
 from takeback.engine.kept_file import KeptFile
 from takeback.engine.life import Heartbeat
@@ -43,6 +44,7 @@ from takeback.errors import (
     RollbackIncomplete,
     RunBusy,
 )
+from takeback.ports import Databases
 
 BEAT_S = 1.0
 POLL_S = 0.05
@@ -77,6 +79,7 @@ class Parts(msgspec.Struct, frozen=True):
     gate: Gate
     recover: Callable[[], None]
     file: KeptFile
+    databases: Databases
 
 
 class Run:
@@ -298,6 +301,10 @@ class Run:
         """
         self.at_work.refuse_forked()
         return self._caller(function, text_of("the key of a call", key)).make(args, kwargs)
+
+    def database(self, place: str) -> Database:
+        """A database, as a block: `with run.database("app.db") as db:`. It commits with the step, or not at all."""
+        return Database(self, self._parts.databases, text_of("the place of the database", place))
 
     @property
     def memory(self) -> Place:

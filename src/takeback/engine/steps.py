@@ -14,6 +14,7 @@ from takeback.engine.at_work import wholly
 from takeback.errors import UsageError
 
 if TYPE_CHECKING:
+    from takeback.engine.databases import Database
     from takeback.engine.runs import Run
 
 _here: ContextVar[tuple[Step, ...]] = ContextVar("takeback-steps", default=())
@@ -35,6 +36,8 @@ class Step:
         self.id = ""
         self.body = ""
         self.done = False
+        self.held: list[Database] = []
+        """Transactions that last only if the step does."""
 
     def __enter__(self) -> Step:
         self._begin()
@@ -94,12 +97,17 @@ class Step:
         try:
             if error is None:
                 self.run._check_invariants()
+                while self.held:
+                    self.held[0].commit()
+                    del self.held[0]
             else:
                 outcome, why = e.Outcome.FAILED, said(error)
         except BaseException as broken:
             outcome, why = e.Outcome.FAILED, said(broken)
             raise
         finally:
+            for database in self.held:
+                database.abort(why)
             ended: Sequence[e.Event] = [e.StepEnded(self.id, outcome, why)]
             self.run._tracker.end(self.body, outcome, why=why, after=ended)
             self.run._beat.remove(self.body)

@@ -21,7 +21,7 @@ from takeback.engine import processes
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
 from takeback.errors import UsageError
-from takeback.ports import Observed, Resource
+from takeback.ports import Attributed, Observed, Resource
 
 BEGAN = faults.crash_point("action-began")
 ENDING = faults.crash_point("action-ending")
@@ -45,12 +45,14 @@ class Tracker:
         name: str,
         *,
         told: Sequence[Resource] = (),
+        attributed: Sequence[Attributed] = (),
     ) -> None:
         """`told` are resources whose changes are recorded by whoever makes them, and not found by looking."""
         self.ledger = ledger
         self.observed = {resource.name: resource for resource in observed}
+        self.attributed = tuple(attributed)
         # In the order in which they are taken back: a handler may still need the files as the run left them.
-        self.resources: dict[str, Resource] = {r.name: r for r in [*told, *observed]}
+        self.resources: dict[str, Resource] = {r.name: r for r in [*told, *attributed, *observed]}
         self.lock = lock
         self.life = life
         self.name = name
@@ -201,6 +203,7 @@ class Tracker:
             if action.life is not Life.OPEN:
                 return action
             faults.reach(ENDING)
+            changes = (*changes, *self.made_by(action_id))
             if not getattr(action.began, "marks", ()):
                 ended = e.ActionEnded(action_id, outcome, tuple(changes), (), why, exit_code, result, full)
                 self.ledger.append([ended, *after], action.stream)
@@ -219,6 +222,10 @@ class Tracker:
                 self.ledger.append([ended, *after], action.stream)
         faults.reach(ENDED)
         return action
+
+    def made_by(self, action_id: str) -> tuple[Change, ...]:
+        """What this action changed, as far as there are resources that know whose a change is."""
+        return tuple(change for resource in self.attributed for change in resource.made_by(action_id))
 
     # A run of one action, as a command or a block of code is
 

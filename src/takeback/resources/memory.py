@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from takeback.core.change import Target, Version
+from takeback.core.change import Change, Target, Version
 from takeback.core.events import Did, Mark
 from takeback.core.memory import RESOURCE
 from takeback.core.rollback import Do
@@ -25,6 +25,9 @@ class Memory:
 
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
         return "values in memory are not merged"
+
+    def tell(self, change: Change, *, back: bool) -> str:
+        return ""
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         return {}

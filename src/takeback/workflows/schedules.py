@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +21,7 @@ NAMES = ("systemd", "cron", "launchd")
 EVERY_MIN_MAX = 59
 
 
-class Schedule(ABC):
+class Schedule:
     """One scheduler's way to run a command every so many minutes."""
 
     def __init__(self, name: str, words: Sequence[str], every_min: int, home: Path) -> None:
@@ -33,9 +32,9 @@ class Schedule(ABC):
         self.every_min = every_min
         self.home = home
 
-    @abstractmethod
     def files(self) -> dict[Path, bytes]:
         """Every file that is written, with its text."""
+        raise NotImplementedError
 
     def begin(self) -> None:
         """Let the scheduler know."""

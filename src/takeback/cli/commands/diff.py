@@ -41,6 +41,9 @@ def _stat(diff: Diff) -> list[str]:
         counts = diff.stat(change)
         if counts is None and change.before == change.after:
             continue
+        if says := diff.tell(change):
+            lines.append(f" {verb(change):8} {'':>12}  {says}")
+            continue
         amount = kind(change) if counts is None else f"+{counts[0]} -{counts[1]}"
         lines.append(f" {verb(change):8} {amount:>12}  {change.target}")
     return lines

@@ -135,13 +135,13 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
             f"{found.id}  {what_step(history, found)}  of {run.id}  {step_changed(history, run, found)}".rstrip()
         ]
         lines += [f"  {call_line(workspace, history, action)}" for action in calls_of(history, run, found.id)]
-        return lines + _changes(changes_of_step(history, run, found), most)
+        return lines + _changes(workspace, changes_of_step(history, run, found), most)
     lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
     if found.why:
         lines.append(f"  {found.why}")
     if is_call(history, found) and (value := result_of(workspace, found)) is not None:
         lines.append(f"  gave {short(value)}")
-    return lines + _changes([entry.change for entry in found.made], most)
+    return lines + _changes(workspace, [entry.change for entry in found.made], most)
 
 
 def _lines_of_run(history: History, run: Run) -> list[str]:
@@ -160,9 +160,9 @@ def _lines_of_run(history: History, run: Run) -> list[str]:
     return lines
 
 
-def _changes(changes: Sequence[Change], most: int) -> list[str]:
+def _changes(workspace: Workspace, changes: Sequence[Change], most: int) -> list[str]:
     shown = changes[:most] if most else changes
-    lines = [f"  {verb(change):9}{change.target}" for change in shown]
+    lines = [f"  {workspace.tell(change) or f'{verb(change):9}{change.target}'}" for change in shown]
     if len(shown) < len(changes):
         lines.append(f"  … {plural(len(changes) - len(shown), 'more change')}; --all lists them")
     return lines

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from takeback import faults
-from takeback.core.change import ABSENT, Target, Version
+from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Did, Mark
 from takeback.core.redact import redact
 from takeback.core.rollback import Do
@@ -63,6 +63,9 @@ class Calls:
 
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
         return "a call cannot be merged"
+
+    def tell(self, change: Change, *, back: bool) -> str:
+        return ""
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         return {swap.target: self._foresee(swap) for swap in swaps}

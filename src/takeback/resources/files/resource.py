@@ -202,6 +202,9 @@ class Files:
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
         return merge_files(self._contents, mine, base, goal)
 
+    def tell(self, change: Change, *, back: bool) -> str:
+        return ""
+
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         found = dict(foresee(self._observer.known, swaps, kept, self._blobs))
         for swap in swaps:
