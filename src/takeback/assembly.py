@@ -28,6 +28,8 @@ from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.resource import Files, file_text, tree_of
 from takeback.resources.memory import Memory as MemoryResource
+from takeback.resources.sqlite.found import Found
+from takeback.resources.sqlite.resource import Sqlite
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
@@ -123,15 +125,22 @@ class Assembly:
             excluded=excluder(self.settings.files.exclude, hidden),
             stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
             claimed=lambda: workflow_folders(self.root),
+            claims=self._sqlite.found,
             generation=self._generation,
             watching=self._watching,
             progress=self._progress,
         )
 
     @cached_property
+    def _sqlite(self) -> Sqlite:
+        found = Found(self.root, self.state)
+        contents = StoredContents(self.store)
+        return Sqlite(self.state, found, self.store, contents, generation=self._generation)
+
+    @cached_property
     def observed(self) -> list[Observed]:
         """What is looked at before and after each action, in the order in which it is taken back."""
-        return [self.files]
+        return [self._sqlite, self.files]
 
     @cached_property
     def lock(self) -> WorkspaceLock:

@@ -169,6 +169,8 @@ class Traits(msgspec.Struct, frozen=True):
     divisible: bool = False
     """A target has parts with versions of their own, as a database has rows: where somebody else changed other
     parts, those stay and the rest is taken back, without a conflict."""
+    within_files: bool = False
+    """Its targets lie in folders: they are removed before these are taken back, and put back after."""
 
 
 class Swap(msgspec.Struct, frozen=True):
