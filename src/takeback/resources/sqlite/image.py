@@ -118,9 +118,10 @@ def opaque(found: os.stat_result) -> Version:
     return Version(f"opaque:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}", str(found.st_mtime_ns))
 
 
-def replaced(version: Version, image: Image, content: bytes, mode: int) -> Version:
+def replaced(version: Version, image: Image, content: bytes, *, wal: bool, mode: int) -> Version:
     """A version like this one, with other content."""
     kept = kept_of(version)
     assert kept is not None
-    now = msgspec.structs.replace(kept, content=content.hex(), size=image.size, mode=mode, wal=image.wal)
+    now = msgspec.structs.replace(kept, content=content.hex(), size=image.size, mode=mode, wal=wal)
+    image = msgspec.structs.replace(image, wal=wal)
     return Version(_id(image, mode), version.stamp, msgspec.to_builtins(now))

@@ -108,13 +108,16 @@ def finish(to: bytes, header: bytes) -> Image:
 
 def connect(path: bytes, *, write: bool, more: str = "") -> apsw.Connection:
     """A connection that follows no links, and does not tidy up when it is closed."""
-    # Percent-encoded, since a path may hold bytes that are no text.
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
-    name = f"file:{quote(path)}{more}"
-    db = apsw.Connection(name, flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW)
+    db = apsw.Connection(uri(path, more), flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW)
     if not write:
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return db
+
+
+def uri(path: bytes, more: str = "") -> str:
+    # Percent-encoded, since a path may hold bytes that are no text.
+    return f"file:{quote(path)}{more}"
 
 
 def copy(source: apsw.Connection, to: bytes) -> None:

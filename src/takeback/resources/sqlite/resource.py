@@ -20,13 +20,13 @@ from takeback.resources.sqlite.image import (
     SUFFIXES,
     Image,
     digest_in,
-    dress,
     kept_of,
     opaque,
     version_of,
 )
 from takeback.resources.sqlite.index import Index, Row, Seen
 from takeback.resources.sqlite.listing import Listing
+from takeback.resources.sqlite.merging import Images
 from takeback.resources.sqlite.reading import TICK_NS
 from takeback.resources.sqlite.scratch import Scratch
 
@@ -57,6 +57,7 @@ class Sqlite:
         self._contents = contents
         self._generation = generation
         self._scratch = Scratch(state / "sqlite")
+        self._images = Images(contents, self._scratch)
         self._cache = state / "sqlite.index"
         self._stated: dict[bytes, str] = {}
         self._rows: dict[bytes, Row] = {}
@@ -211,10 +212,10 @@ class Sqlite:
     # Taking back
 
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
-        return "somebody else changed it too"
+        return self._images.merge(mine, base, goal)
 
     def tell(self, change: Change, *, back: bool) -> str:
-        return ""
+        return self._images.tell(change)
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         found: dict[Target, tuple[Do, str]] = {}
@@ -262,12 +263,8 @@ class Sqlite:
         with self._scratch.file() as image, self._scratch.file() as scratch:
             if kept is None:
                 return apart.remove(place, digest_in(present), scratch)
-            whole = not present
-            with open(image, "r+b") as file:
-                fd = file.fileno()
-                self._contents.write(bytes.fromhex(kept.content), kept.size, fd, sparse=False)
-                dress(fd, wal=kept.wal, left_out=bytes.fromhex(kept.header) if whole else b"")
-            if whole:
+            self._images.fetch(kept, image, wal=kept.wal, header=not present)
+            if not present:
                 stamp = int(goal.stamp)
                 return writing.make(place, image, mode=kept.mode, uid=kept.uid, gid=kept.gid, mtime_ns=stamp)
             if (digest_in(present), _is_wal(present)) == (digest_in(goal), kept.wal):
