@@ -30,6 +30,7 @@ from takeback.resources.files.resource import Files, file_text, tree_of
 from takeback.resources.memory import Memory as MemoryResource
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.resource import Sqlite
+from takeback.resources.sqlite.transactions import SqliteDatabases
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
@@ -179,7 +180,7 @@ class Assembly:
             self.recover,
             self._judging,
             self.root,
-            ByPlace(),
+            ByPlace(SqliteDatabases(self.root, self._sqlite.found)),
         )
 
     def _judging(self) -> Judging:
