@@ -29,6 +29,9 @@ from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.resource import Files, file_text, tree_of
 from takeback.resources.git.resource import Git
 from takeback.resources.memory import Memory as MemoryResource
+from takeback.resources.sqlite.found import Found
+from takeback.resources.sqlite.resource import Sqlite
+from takeback.resources.sqlite.transactions import SqliteDatabases
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
@@ -124,6 +127,7 @@ class Assembly:
             excluded=excluder(self.settings.files.exclude, hidden),
             stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
             claimed=lambda: workflow_folders(self.root),
+            claims=self._sqlite.found,
             generation=self._generation,
             watching=self._watching,
             progress=self._progress,
@@ -142,10 +146,16 @@ class Assembly:
         )
 
     @cached_property
+    def _sqlite(self) -> Sqlite:
+        found = Found(self.root, self.state)
+        contents = StoredContents(self.store)
+        return Sqlite(self.state, found, self.store, contents, generation=self._generation)
+
+    @cached_property
     def observed(self) -> list[Observed]:
         """What is looked at before and after each action, in the order in which it is taken back."""
         # Git after files: the index describes files that are there again.
-        return [self.files, self.git]
+        return [self._sqlite, self.files, self.git]
 
     @cached_property
     def lock(self) -> WorkspaceLock:
@@ -184,7 +194,7 @@ class Assembly:
             self.recover,
             self._judging,
             self.root,
-            ByPlace(),
+            ByPlace(SqliteDatabases(self.root, self._sqlite.found)),
         )
 
     def _judging(self) -> Judging:

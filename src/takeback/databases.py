@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from takeback.errors import UsageError
 from takeback.ports import Databases, Transaction
+
+POSTGRES = ("postgresql", "postgres")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 class ByPlace:
     """The databases of a workspace, each with the adapter that knows it."""
+
+    def __init__(self, files: Databases, postgres: Databases | None = None) -> None:
+        self._files = files
+        self._postgres = postgres
 
     def prepare(self, place: str) -> str:
         return self._adapter(place).prepare(place)
@@ -16,4 +25,13 @@ class ByPlace:
         return self._adapter(place).begin(place, action)
 
     def _adapter(self, place: str) -> Databases:
-        raise UsageError(f"{place} is no database that can be guarded")
+        address = _ADDRESS.match(place)
+        if address is None:
+            return self._files
+        if address[1].lower() in POSTGRES and self._postgres is not None:
+            return self._postgres
+        # The rest of an address may hold a password.
+        raise UsageError(
+            f"a database at {address[1]}:// cannot be guarded; nothing was begun",
+            hint="give the path of a SQLite database",
+        )

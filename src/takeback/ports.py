@@ -171,6 +171,8 @@ class Traits(msgspec.Struct, frozen=True):
     parts, those stay and the rest is taken back, without a conflict."""
     minor: str = ""
     """A pattern. Targets whose names match it follow from others: they are put back without a word."""
+    within_files: bool = False
+    """Its targets lie in folders: they are removed before these are taken back, and put back after."""
 
 
 class Swap(msgspec.Struct, frozen=True):

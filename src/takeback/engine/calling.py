@@ -249,8 +249,8 @@ class Caller:
             )
         if named.effect is e.Effect.TRANSACTIONAL:
             raise UsageError(
-                f"{named.name} is transactional, which needs a guarded database, and none is; it was not called",
-                hint="declare an undo handler, or effect='irreversible'",
+                f"{named.name} is transactional, and a call is not: it was not called",
+                hint="write to a database in a block, `with run.database(place) as db:`; or declare an undo handler",
             )
         passed = self._gate.pass_through(
             run.id,

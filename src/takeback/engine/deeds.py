@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 import msgspec
 
 from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.rollback import Do, OnConflict, Planned
 from takeback.engine.calls import is_doubtful
-from takeback.ports import Swap, Swapped
+from takeback.ports import Resource, Swap, Swapped
 
 _DID = {
     Do.ALREADY: e.Did.ALREADY,
@@ -52,6 +54,20 @@ def otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Plann
         do = Do.KEEP
     goal = item.goal if do is Do.COMPENSATE else item.present
     return msgspec.structs.replace(item, do=do, goal=goal, why=why)
+
+
+def in_order(
+    resources: Iterable[Resource], changes: Sequence[Change]
+) -> Iterator[tuple[Resource, list[Swap]]]:
+    """Who swaps what, and when. What lies in a folder goes before the folder does, and comes after it."""
+    later = []
+    for resource in resources:
+        swaps = [Swap(c.target, c.before, c.after) for c in changes if c.target.resource == resource.name]
+        if resource.traits.within_files:
+            later.append((resource, [swap for swap in swaps if swap.goal]))
+            swaps = [swap for swap in swaps if not swap.goal]
+        yield resource, swaps
+    yield from later
 
 
 def swap(item: Planned) -> Swap:

@@ -315,8 +315,8 @@ class Rollbacks:
     ) -> RollbackReport:
         swapped: dict[Target, Swapped] = {}
         fresh = not finished_earlier
-        for name, resource in self.tracker.resources.items():
-            swaps = [Swap(c.target, c.before, c.after) for c in began.swaps if c.target.resource == name]
+        for resource, swaps in deeds.in_order(self.tracker.resources.values(), began.swaps):
+            name = resource.name
             since = next((mark for mark in began.marks if mark.resource == name), None)
             if resource.traits.external:
                 swapped.update(self._one_by_one(id, began, resource, swaps))

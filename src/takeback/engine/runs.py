@@ -37,6 +37,7 @@ from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.steps import Step, innermost
 from takeback.engine.tracker import Tracker
+from takeback.engine.unfinished import take_back
 from takeback.errors import (
     ConflictError,
     HandedOver,
@@ -232,6 +233,7 @@ class Run:
         with self._parts.file.begun(earlier.began.generation):
             self._body = self._tracker.begin(body, stream=self.id, before=before)
         self._beat.add(self._body)
+        take_back(self._parts.rollbacks, self._ledger.history, self.id)
 
     def _as_action(self, name: str, parent: str = "") -> e.ActionBegan:
         """The body of a run or of a step, as the action that it is."""

@@ -11,6 +11,7 @@ from takeback.core import events as e
 from takeback.core.lifecycle import Life
 from takeback.core.values import said
 from takeback.engine.at_work import wholly
+from takeback.engine.unfinished import take_back
 from takeback.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Step:
                 f"run {run.id} was committed without a step {self.path!r}; nothing was begun",
                 hint="a changed plan is another run: give it another key",
             )
+        take_back(run._parts.rollbacks, history, run.id, self.path)
         above = self.above.id if self.above else ""
         began = run._as_action(self.path, run._innermost())
         looking = run.options.checkpoint != "run"

@@ -64,11 +64,12 @@ class Tracker:
         """Look at the world, with every resource."""
         recorded = self.ledger.history.marks
         found = []
-        for name, resource in self.observed.items():
+        # The other way round than they are taken back: it is the files that tell where there are databases.
+        for name, resource in reversed(self.observed.items()):
             if name in recorded:
                 resource.settled(recorded[name])
             found.append(resource.mark())
-        return tuple(found)
+        return tuple(reversed(found))
 
     def since_last(self, marks: Sequence[e.Mark]) -> list[Change]:
         """What changed between the last recorded marks and these."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -51,6 +52,25 @@ class Job(msgspec.Struct):
         return join(self.folder, self.name)
 
 
+class Claims(Protocol):
+    """Whoever looks after some files in another way than as files."""
+
+    def claims(self, path: bytes, folder_fd: int, found: os.stat_result) -> bool:
+        """Whether this regular file, in this open folder, is not to be looked after here."""
+
+    def beside(self, path: bytes) -> Iterable[bytes]:
+        """Paths that go with one that is claimed."""
+
+    def again(self) -> Iterable[bytes]:
+        """Paths that have to be looked at, for the answer may be another one by now."""
+
+    def forget(self) -> None:
+        """Everything is about to be looked at anew."""
+
+    def rules(self) -> str:
+        """What the answers depend on."""
+
+
 class Capture:
     """One look at the world: brings a tree up to date with it."""
 
@@ -59,12 +79,14 @@ class Capture:
         place: Place,
         contents: Contents,
         excluded: Callable[[bytes], bool],
+        claims: Claims,
         watcher: Watcher | None,
         progress: Progress,
     ) -> None:
         self.place = place
         self.contents = contents
         self.excluded = excluded
+        self.claims = claims
         self.watcher = watcher
         self.progress = progress
         self.stated: dict[bytes, str] = {}
@@ -172,6 +194,9 @@ class Capture:
                 self._look_at_folder(folder, path, fd)
             else:
                 self.edits.put_folder(folder, path, Folder(_entry(found), None))
+        elif kind == FILE and self.claims.claims(path, fd, found):
+            for gone in (path, *self.claims.beside(path)):
+                self.edits.drop(folder, gone)
         elif kind == FILE:
             self.jobs.append(Job(split(path)[0], name, folder.files.get(name), found))
         else:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from takeback.resources.files import tree as trees
 from takeback.resources.files import watch
-from takeback.resources.files.capture import Capture
+from takeback.resources.files.capture import Capture, Claims
 from takeback.resources.files.deltas import Before, Deltas
 from takeback.resources.files.doors import Doors
 from takeback.resources.files.edits import Edits, all_linked, differences, other_names, row_in
@@ -44,6 +44,7 @@ class Observer:
         has: Callable[[bytes], bool],
         generation: Callable[[], int],
         rules: str,
+        claims: Claims,
         watching: bool,
     ) -> None:
         self.place = place
@@ -57,7 +58,8 @@ class Observer:
         self._has = has
         self._generation = generation
         self._trusted = -1
-        self._rules = rules
+        self._own_rules = rules
+        self._claims = claims
         self._watching = watching
         self._watcher: Watcher | None = None
         self._audited = 0.0
@@ -146,6 +148,7 @@ class Observer:
         self._trusted = self._generation()
 
     def _first_look(self) -> str:
+        self._claims.forget()
         self._begin_watching()
         self._root = Folder(Entry(FOLDER, 0, 0, 0, 0, 0), None)
         capture, edits = self._capture(self._watcher), Edits(self._root, self._touched)
@@ -169,7 +172,15 @@ class Observer:
         self.linked = all_linked(index.root)
         return True
 
+    @property
+    def _rules(self) -> str:
+        """What is in the tree and what is not, by what it was made by."""
+        return f"{self._own_rules}\n{self._claims.rules()}"
+
     def _update(self, dirty: Dirty) -> None:
+        for path in self._claims.again():
+            folder, name = split(path)
+            dirty.setdefault(folder, set()).add(name)
         if not dirty:
             return
         capture, edits = self._capture(self._watcher), Edits(self.known, self._touched)

@@ -16,7 +16,7 @@ from takeback.core.rollback import Do
 from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import deltas
-from takeback.resources.files.capture import Capture
+from takeback.resources.files.capture import Capture, Claims
 from takeback.resources.files.doors import Doors
 from takeback.resources.files.entry import (
     FILE,
@@ -62,6 +62,7 @@ class Files:
         excluded: Callable[[bytes], bool],
         stated: Sequence[str] = (),
         claimed: Callable[[], Sequence[str]] = tuple,
+        claims: Claims,
         generation: Callable[[], int],
         watching: bool,
         progress: Progress,
@@ -79,11 +80,12 @@ class Files:
             place,
             doors,
             state / "files.index",
-            capture=lambda watcher: Capture(place, contents, excluded, watcher, progress),
+            capture=lambda watcher: Capture(place, contents, excluded, claims, watcher, progress),
             put=self._put,
             has=blobs.has,
             generation=generation,
             rules="\n".join([WORKFLOW_RULE, *stated]),
+            claims=claims,
             watching=watching,
         )
 

@@ -1,0 +1,74 @@
+"""Reading and writing a database in another process, where this one has it open.
+
+SQLite's locks belong to a process. Whoever opens and closes a database in a process that has it open already drops
+the locks of the other connection, unless both are of the same SQLite; and the one that comes with Python is not
+ours. So a database that is open in this process is read and written in another one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from takeback.resources.sqlite import reading, writing
+from takeback.resources.sqlite.here import descriptors
+from takeback.resources.sqlite.reading import READ_WAIT_S, Taken
+from takeback.resources.sqlite.writing import WRITE_WAIT_S
+
+_MORE_S = 600.0
+
+
+def take(path: bytes, to: bytes, *, wait_s: float = READ_WAIT_S) -> Taken:
+    """See reading.take."""
+    if not descriptors(path):
+        return reading.take(path, to, wait_s=wait_s)
+    return msgspec.convert(_elsewhere("take", path, to, wait_s=wait_s), Taken)
+
+
+def put(
+    path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool, wait_s: float = WRITE_WAIT_S
+) -> str:
+    """See writing.put."""
+    if not descriptors(path):
+        return writing.put(path, image, expected, scratch, wal=wal, wait_s=wait_s)
+    return str(_elsewhere("put", path, image, expected, scratch, wal=wal, wait_s=wait_s))
+
+
+def remove(path: bytes, expected: str, scratch: bytes, *, wait_s: float = WRITE_WAIT_S) -> str:
+    """See writing.remove."""
+    if not descriptors(path):
+        return writing.remove(path, expected, scratch, wait_s=wait_s)
+    return str(_elsewhere("remove", path, expected, scratch, wait_s=wait_s))
+
+
+def _elsewhere(name: str, *given: Any, **named: Any) -> Any:
+    """Call one of the three in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=msgspec.msgpack.encode((name, given, named)),
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+        capture_output=True,
+        timeout=_MORE_S,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode("utf-8", "replace")[-2000:])
+    return msgspec.msgpack.decode(done.stdout)
+
+
+def _main() -> None:
+    name, given, named = msgspec.msgpack.decode(sys.stdin.buffer.read())
+    functions: dict[str, Callable[..., Taken | str]] = {
+        "take": reading.take,
+        "put": writing.put,
+        "remove": writing.remove,
+    }
+    sys.stdout.buffer.write(msgspec.msgpack.encode(functions[name](*given, **named)))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,123 @@
+"""Which files of a workspace are databases, and which outside of it are looked after too.
+
+Decided by content at each moment: a file that begins as a database does is one, and whatever looks after ordinary
+files leaves it alone, with what SQLite keeps beside it. Whoever comes across a file asks here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from takeback.core.codec import digest, path_of, text_of
+from takeback.resources.sqlite.here import read_start
+from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES, is_header
+from takeback.resources.sqlite.scratch import write_private
+
+RULE = "databases are claimed"
+_SECTOR_BYTES = 512
+
+Key = tuple[int, ...]
+
+
+class Found:
+    """The databases that are known. Paths are relative to the root; those outside of it are absolute."""
+
+    def __init__(self, root: Path, state: Path) -> None:
+        self._root = os.fsencode(root)
+        self._list = state / "databases"
+        self._outside: set[bytes] | None = None
+        self.inside: dict[bytes, Key] = {}
+        """With what was seen of each when it was last asked about."""
+
+    def place(self, path: bytes) -> bytes:
+        """Where a database is."""
+        return os.path.join(self._root, path)
+
+    # For whoever looks after files
+
+    def claims(self, path: bytes, folder_fd: int, found: os.stat_result) -> bool:
+        """Whether this regular file is a database, or one of those that SQLite keeps beside one."""
+        name = os.path.basename(path)
+        if self._is_database(path, name, folder_fd, found):
+            return True
+        for suffix in SUFFIXES:
+            if name.endswith(suffix) and len(name) > len(suffix):
+                try:
+                    beside = os.stat(name[: -len(suffix)], dir_fd=folder_fd, follow_symlinks=False)
+                except OSError:
+                    return False
+                return self._is_database(path[: -len(suffix)], name[: -len(suffix)], folder_fd, beside)
+        return False
+
+    def _is_database(self, path: bytes, name: bytes, folder_fd: int, found: os.stat_result) -> bool:
+        try:
+            is_one = _may_be(found) and is_header(read_start(name, HEADER_BYTES, found, folder_fd))
+        except OSError:
+            is_one = False
+        if is_one:
+            self.inside[path] = _key(found)
+        else:
+            self.inside.pop(path, None)
+        return is_one
+
+    def is_database(self, place: bytes) -> bool:
+        """Whether there is one at a place, not behind a link."""
+        try:
+            found = os.stat(place, follow_symlinks=False)
+            return _may_be(found) and is_header(read_start(place, HEADER_BYTES, found))
+        except OSError:
+            return False
+
+    def beside(self, path: bytes) -> Iterator[bytes]:
+        """What SQLite keeps beside a database."""
+        return (path + suffix for suffix in SUFFIXES) if path in self.inside else iter(())
+
+    def again(self) -> Iterator[bytes]:
+        """Paths that have to be asked about again, for they are not as they were; and what may be beside them."""
+        for path, key in list(self.inside.items()):
+            try:
+                same = _key(os.stat(self.place(path), follow_symlinks=False)) == key
+            except OSError:
+                same = False
+            if not same:
+                yield path
+                yield from self.beside(path)
+
+    def forget(self) -> None:
+        """Everything will be come across anew."""
+        self.inside.clear()
+
+    def rules(self) -> str:
+        """What a picture of the files was made by: it is no good where other files are databases."""
+        names = b"\0".join(sorted(self.inside))
+        return f"{RULE} {digest(names)}" if names else RULE
+
+    # Outside
+
+    @property
+    def outside(self) -> set[bytes]:
+        if self._outside is None:
+            try:
+                self._outside = {path_of(line) for line in self._list.read_text("utf-8").splitlines()}
+            except FileNotFoundError:
+                self._outside = set()
+        return self._outside
+
+    def guard(self, path: bytes) -> None:
+        """Look after a database outside the root from now on."""
+        if path not in self.outside:
+            self.outside.add(path)
+            lines = "".join(f"{text_of(known)}\n" for known in sorted(self.outside))
+            write_private(self._list, lines.encode(), durable=True)
+
+
+def _may_be(found: os.stat_result) -> bool:
+    """Pages of a database are whole sectors, so most files need not be opened to know that they are none."""
+    return stat.S_ISREG(found.st_mode) and found.st_size > 0 and found.st_size % _SECTOR_BYTES == 0
+
+
+def _key(found: os.stat_result) -> Key:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,95 @@
+"""What was known of the databases when they were last looked at, kept so that the next look is cheap.
+
+A cache and nothing more: where it is missing, damaged or of another format, every database is read again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from blake3 import blake3
+
+from takeback.core.change import Version
+from takeback.resources.sqlite.scratch import write_private
+
+MAGIC = b"takeback databases 1\n"
+_DIGEST_BYTES = 32
+
+Stat = tuple[int, ...]
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """What tells that a database was not touched: inode, mode, size and times of its files."""
+
+    file: Stat
+    wal: Stat
+    journal: Stat
+
+    @property
+    def latest_ns(self) -> int:
+        """When one of them last changed."""
+        return max(part[-1] for part in (self.file, self.wal, self.journal) if part)
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """A database as it was captured. A racy one may have changed unseen since."""
+
+    seen: Seen
+    version: Version
+    racy: bool
+
+
+class Index(msgspec.Struct, array_like=True):
+    generation: int
+    rows: dict[bytes, Row]
+    inside: dict[bytes, Stat]
+
+
+_decoder = msgspec.msgpack.Decoder(Index)
+
+
+def seen(path: bytes, *beside: bytes) -> Seen | None:
+    """What a database's files look like now; None where there is none."""
+    file, wal, journal = (_stat(name) for name in (path, *beside))
+    return Seen(file, wal, journal) if file else None
+
+
+def _stat(path: bytes) -> Stat:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return ()
+    return (
+        found.st_dev,
+        found.st_ino,
+        found.st_mode,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
+
+
+def load_index(path: Path) -> Index | None:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    body = data[len(MAGIC) + _DIGEST_BYTES :]
+    if data[: len(MAGIC)] != MAGIC or blake3(body).digest() != data[len(MAGIC) : len(MAGIC) + _DIGEST_BYTES]:
+        return None
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError:
+        return None
+
+
+def save_index(path: Path, index: Index) -> None:
+    """Replace the cache as a whole. Not synced: the digest tells a torn one, and it can be made again."""
+    body = msgspec.msgpack.encode(index)
+    try:
+        write_private(path, MAGIC + blake3(body).digest() + body)
+    except OSError:
+        # No room for a cache is no reason to fail: the next look reads everything.
+        path.unlink(missing_ok=True)

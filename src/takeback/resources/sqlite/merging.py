@@ -1,0 +1,121 @@
+"""Taking one's changes out of a database in which somebody else has changed other rows; and telling what changed."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+
+import apsw
+
+from takeback.core.change import Change, Version
+from takeback.errors import CorruptionError
+from takeback.ports import Contents
+from takeback.resources.sqlite.image import HEADER_BYTES, Kept, digest_in, dress, kept_of, replaced
+from takeback.resources.sqlite.reading import finish
+from takeback.resources.sqlite.rows import Clash, attach, compared, move
+from takeback.resources.sqlite.schema import objects
+from takeback.resources.sqlite.scratch import Scratch
+
+TOLD_BYTES_MAX = 64 << 20
+"""Larger ones are told by their name: comparing them row by row takes longer than it is worth."""
+
+PARTS_SHOWN = 3
+_KEPT_TALES = 64
+
+
+class Images:
+    """Images out of the store, for comparing and merging."""
+
+    def __init__(self, contents: Contents, scratch: Scratch) -> None:
+        self._contents = contents
+        self._scratch = scratch
+        self._told: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
+        """Apply to `mine` what leads from `base` to `goal`, or say why that cannot be."""
+        kept = [kept_of(version) for version in (mine, base, goal)]
+        if not all(kept):
+            return "it was made or removed since, or could not be captured, so there are no rows to compare"
+        with self._scratch.file() as a, self._scratch.file() as b, self._scratch.file() as c:
+            paths = (a, b, c)
+            try:
+                for path, one in zip(paths, kept, strict=True):
+                    assert one is not None
+                    self.fetch(one, path)
+                merged = _merge(*paths)
+                return self._merged(merged, mine, base, goal)
+            except Clash as clash:
+                return str(clash)
+            except CorruptionError as error:
+                return f"its content is not kept any more: {error.message}"
+            except apsw.Error as error:
+                return f"its rows cannot be compared: {error}"
+
+    def _merged(self, path: bytes, mine: Version, base: Version, goal: Version) -> Version:
+        ours, old, new = (kept_of(version) for version in (mine, base, goal))
+        assert ours and old and new
+        image = finish(path, bytes(HEADER_BYTES))
+        wal = new.wal if ours.wal == old.wal else ours.wal
+        mode = new.mode if ours.mode == old.mode else ours.mode
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            content = self._contents.put(fd, image.size)
+        finally:
+            os.close(fd)
+        return replaced(mine, image, content, wal=wal, mode=mode)
+
+    def tell(self, change: Change) -> str:
+        """What differs, as a person would say it; nothing where it was made or removed, or is too large."""
+        before, after = kept_of(change.before), kept_of(change.after)
+        if before is None or after is None or max(before.size, after.size) > TOLD_BYTES_MAX:
+            return ""
+        key = (digest_in(change.before), digest_in(change.after))
+        if key not in self._told:
+            self._told[key] = self._compared(before, after) if key[0] != key[1] else ""
+            if len(self._told) > _KEPT_TALES:
+                self._told.popitem(last=False)
+        return f"{change.target} ({self._told[key]})" if self._told[key] else ""
+
+    def _compared(self, before: Kept, after: Kept) -> str:
+        with self._scratch.file() as old, self._scratch.file() as new, self._scratch.file() as empty:
+            try:
+                self.fetch(before, old)
+                self.fetch(after, new)
+                db = attach(empty, old=old, new=new)
+                try:
+                    words = compared(db, "old", "new")
+                finally:
+                    db.close(True)
+            except (apsw.Error, CorruptionError, Clash):
+                # Pruned, damaged, or of another kind than we can read: its name has to do.
+                return ""
+        more = len(words) - PARTS_SHOWN
+        return ", ".join(words[:PARTS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+    def fetch(self, kept: Kept, path: bytes, *, header: bool = False, wal: bool = False) -> None:
+        """Write an image into an empty file; with its old header and mode, it is the file that it was."""
+        with open(path, "r+b") as file:
+            self._contents.write(bytes.fromhex(kept.content), kept.size, file.fileno(), sparse=False)
+            dress(file.fileno(), wal=wal, left_out=bytes.fromhex(kept.header) if header else b"")
+
+
+def _merge(mine: bytes, base: bytes, goal: bytes) -> bytes:
+    """Merge into one of these files, and say which."""
+    db = attach(mine, base=base, goal=goal)
+    try:
+        ours, old, new = (objects(db, place) for place in ("main", "base", "goal"))
+        if old == new:
+            move(db, "base", "goal")
+            return mine
+    finally:
+        db.close(True)
+    if ours != old:
+        changed = sorted(name for _, name in ours.keys() | old.keys() if not name.startswith("sqlite_"))
+        raise Clash(f"both changed the tables of it ({', '.join(changed[:3])})")
+    # The tables go back, so what was done to rows since goes into the tables as they were.
+    db = attach(goal, base=base, mine=mine)
+    try:
+        move(db, "base", "mine")
+    finally:
+        db.close(True)
+    return goal

@@ -1,0 +1,305 @@
+"""SQLite databases as a resource: every one under the root, and those outside that a run was told to write to."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from takeback import faults
+from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.codec import path_of, text_of
+from takeback.core.events import Did, Mark
+from takeback.core.rollback import Do
+from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
+from takeback.resources.sqlite import apart, index, listing, writing
+from takeback.resources.sqlite.found import Found
+from takeback.resources.sqlite.image import (
+    SUFFIXES,
+    Image,
+    digest_in,
+    kept_of,
+    opaque,
+    version_of,
+)
+from takeback.resources.sqlite.index import Index, Row, Seen
+from takeback.resources.sqlite.listing import Listing
+from takeback.resources.sqlite.merging import Images
+from takeback.resources.sqlite.reading import TICK_NS
+from takeback.resources.sqlite.scratch import Scratch
+
+MARKED = faults.crash_point("sqlite-marked")
+SWAPPED = faults.crash_point("sqlite-swapped")
+
+LOOKED = "every database that was touched read through SQLite"
+DIGEST_BYTES = 32
+
+
+class Sqlite:
+    """The databases of a workspace. One thread of one process at a time, under the workspace's lock."""
+
+    name = "sqlite"
+    traits = Traits(exact=True, detects_drift=True, divisible=True, within_files=True)
+
+    def __init__(
+        self,
+        state: Path,
+        found: Found,
+        blobs: BlobStore,
+        contents: Contents,
+        *,
+        generation: Callable[[], int],
+    ) -> None:
+        self.found = found
+        self._blobs = blobs
+        self._contents = contents
+        self._generation = generation
+        self._scratch = Scratch(state / "sqlite")
+        self._images = Images(contents, self._scratch)
+        self._cache = state / "sqlite.index"
+        self._stated: dict[bytes, str] = {}
+        self._rows: dict[bytes, Row] = {}
+        self._trusted = -1
+        self._load()
+
+    def _load(self) -> None:
+        """Go on from what the last process knew."""
+        self._scratch.tidy()
+        if known := index.load_index(self._cache):
+            self._rows, self._trusted = known.rows, known.generation
+            self.found.inside.update(known.inside)
+
+    # The present
+
+    def mark(self) -> Mark:
+        self._look()
+        state = listing.store(self._listing(), self._blobs)
+        self._blobs.sync()
+        faults.reach(MARKED)
+        return Mark(self.name, state, LOOKED, tuple(self._stated[path] for path in sorted(self._stated)))
+
+    def settled(self, mark: Mark) -> None:
+        """Whatever was recorded, the next look compares with the world."""
+
+    def _look(self) -> None:
+        if self._trusted != self._generation():
+            # The store was cleaned since: what we know of may not be kept any more.
+            self._rows, self._trusted = {}, self._generation()
+        known = {*self.found.inside, *self.found.outside}
+        for path in self._rows.keys() - known:
+            self._rows.pop(path)
+            self._stated.pop(path, None)
+        for path in sorted(known):
+            self._look_at(path)
+
+    def _look_at(self, path: bytes, *, closely: bool = False) -> Version:
+        """Look at one, and capture it if it is not as it was."""
+        seen = self._seen(path)
+        if seen is None:
+            self._stated.pop(path, None)
+            self._rows.pop(path, None)
+            return ABSENT
+        row = self._rows.get(path)
+        if row is not None and row.seen == seen and not row.racy and not closely:
+            return row.version
+        looked_ns = time.time_ns()
+        version = self._captured(path, row)
+        if not version:
+            self._rows.pop(path, None)
+            return ABSENT
+        # Looked at again afterwards: what was written meanwhile is found by the next look.
+        racy = self._seen(path) != seen or seen.latest_ns >= looked_ns - TICK_NS or not version.data
+        self._rows[path] = Row(seen, version, racy)
+        return version
+
+    def _seen(self, path: bytes) -> Seen | None:
+        place = self.found.place(path)
+        if path not in self.found.inside and not self.found.is_database(place):
+            return None
+        return index.seen(place, place + SUFFIXES[0], place + SUFFIXES[2])
+
+    def _captured(self, path: bytes, row: Row | None) -> Version:
+        """The image of a database, kept."""
+        place = self.found.place(path)
+        with self._scratch.file() as to:
+            taken = apart.take(place, to)
+            try:
+                stat = os.stat(place, follow_symlinks=False)
+            except FileNotFoundError:
+                return ABSENT
+            if taken.image is None:
+                self._stated[path] = (
+                    f"{text_of(path)} is a database that was not captured, so it cannot be put back: {taken.problem}"
+                )
+                return opaque(stat)
+            self._stated.pop(path, None)
+            content = self._content(taken.image, row, to)
+        return version_of(taken.image, content, stat)
+
+    def _content(self, image: Image, row: Row | None, to: bytes) -> bytes:
+        kept = kept_of(row.version) if row else None
+        if row and kept and digest_in(row.version) == image.digest:
+            return bytes.fromhex(kept.content)
+        fd = os.open(to, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return self._contents.put(fd, image.size)
+        finally:
+            os.close(fd)
+
+    def _listing(self) -> Listing:
+        found = {path: row.version for path, row in self._rows.items()}
+        return found | {path: found.get(path, ABSENT) for path in self.found.outside}
+
+    def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        return {target: self._known(path_of(target.name)) for target in targets}
+
+    def _known(self, path: bytes) -> Version:
+        row = self._rows.get(path)
+        return row.version if row else ABSENT
+
+    def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        return {target: self._read(path_of(target.name)) for target in targets}
+
+    def _read(self, path: bytes) -> Version:
+        if not self.found.is_database(self.found.place(path)):
+            self._rows.pop(path, None)
+            return ABSENT
+        return self._look_at(path, closely=True)
+
+    def changed_at(self, target: Target) -> int:
+        """For one that is gone, its folder tells."""
+        place = self.found.place(path_of(target.name))
+        row = self._rows.get(path_of(target.name))
+        if row is not None:
+            return row.seen.latest_ns
+        try:
+            return os.stat(os.path.dirname(place)).st_ctime_ns
+        except OSError:
+            return 0
+
+    def audit(self) -> list[Finding]:
+        """Read every database again and compare it with what is believed of it, whatever its times say."""
+        findings = []
+        for path, row in sorted(self._rows.items()):
+            if self._seen(path) == row.seen and self._look_at(path, closely=True) != row.version:
+                findings.append(
+                    Finding(text_of(path), "its pages changed although its size and times did not")
+                )
+        return findings
+
+    def remember(self) -> None:
+        index.save_index(self._cache, Index(self._trusted, self._rows, self.found.inside))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    # The past
+
+    def keeps(self, mark: Mark) -> bool:
+        return listing.is_kept(mark.state, self._blobs)
+
+    def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
+        return listing.changes(*(listing.load(mark.state, self._blobs) for mark in (since, until)))
+
+    def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
+        return listing.reach((mark.state for mark in marks), self._blobs, self._contents)
+
+    def text(self, version: Version) -> bytes | None:
+        return None
+
+    # Taking back
+
+    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
+        return self._images.merge(mine, base, goal)
+
+    def tell(self, change: Change, *, back: bool) -> str:
+        return self._images.tell(change)
+
+    def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        found: dict[Target, tuple[Do, str]] = {}
+        for swap in swaps:
+            goal = kept_of(swap.goal)
+            if swap.goal and goal is None:
+                found[swap.target] = (Do.CONFLICT, "it could not be captured then, so it cannot be put back")
+            elif swap.present and kept_of(swap.present) is None:
+                why = self._stated.get(path_of(swap.target.name), "it cannot be captured now")
+                found[swap.target] = (Do.CONFLICT, why)
+            elif goal and swap.goal != swap.present and not self._is_kept(bytes.fromhex(goal.content)):
+                why = "its content is no longer kept (pruned by the limits in takeback.toml)"
+                found[swap.target] = (Do.CONFLICT, why)
+        return found
+
+    def _is_kept(self, content: bytes) -> bool:
+        return self._blobs.has(content[:DIGEST_BYTES])
+
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
+        return [self._swapped(swap) for swap in swaps]
+
+    def _swapped(self, swap: Swap) -> Swapped:
+        path = path_of(swap.target.name)
+        present = self._read(path)
+        why = ""
+        if present != swap.goal and present != swap.present:
+            why = writing.MOVED
+        elif present != swap.goal:
+            with _untouched(os.path.dirname(self.found.place(path))):
+                why = self._write(path, present, swap.goal)
+        if why == writing.MOVED:
+            return Swapped(swap.target, Did.CONFLICT, self._read(path), True, why)
+        if not why:
+            self._stamp(path, swap.goal)
+        faults.reach(SWAPPED)
+        now = self._read(path)
+        if now == swap.goal:
+            return Swapped(swap.target, Did.RESTORED if swap.goal else Did.REMOVED, now, True)
+        return Swapped(swap.target, Did.FAILED, now, False, why or "it is not what it was")
+
+    def _write(self, path: bytes, present: Version, goal: Version) -> str:
+        place, kept = self.found.place(path), kept_of(goal)
+        with self._scratch.file() as image, self._scratch.file() as scratch:
+            if kept is None:
+                return apart.remove(place, digest_in(present), scratch)
+            self._images.fetch(kept, image, wal=kept.wal, header=not present)
+            if not present:
+                stamp = int(goal.stamp)
+                return writing.make(place, image, mode=kept.mode, uid=kept.uid, gid=kept.gid, mtime_ns=stamp)
+            if (digest_in(present), _is_wal(present)) == (digest_in(goal), kept.wal):
+                return ""
+            return apart.put(place, image, digest_in(present), scratch, wal=kept.wal)
+
+    def _stamp(self, path: bytes, goal: Version) -> None:
+        """The mode and the time, which belong to the file and not to the database."""
+        kept, place = kept_of(goal), self.found.place(path)
+        if kept is None:
+            return
+        try:
+            os.chmod(place, kept.mode)
+            os.utime(place, ns=(int(goal.stamp), int(goal.stamp)), follow_symlinks=False)
+        except OSError:
+            # Not ours to change; that it is not as it was is found by reading it again.
+            return
+
+
+@contextmanager
+def _untouched(folder: bytes) -> Iterator[None]:
+    """Give a folder its time back: the files in it were put back before, and SQLite makes and removes others."""
+    try:
+        before = os.stat(folder).st_mtime_ns
+        yield
+        os.utime(folder, ns=(before, before))
+    except OSError:
+        # Gone, or not ours to change: its time is then what it is, and is seen by the next look.
+        return
+
+
+def _is_wal(version: Version) -> bool:
+    kept = kept_of(version)
+    return kept is not None and kept.wal
+
+
+def target_of(path: bytes) -> Target:
+    return Target("sqlite", text_of(path))

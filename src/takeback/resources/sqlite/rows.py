@@ -1,0 +1,174 @@
+"""Comparing the rows of two databases, and moving what changed between two of them into a third."""
+
+from __future__ import annotations
+
+import apsw
+
+from takeback.resources.sqlite.reading import uri
+from takeback.resources.sqlite.schema import Table, objects, query, quoted, tables, value
+
+KEYS_SHOWN = 5
+_SETTINGS = ("user_version", "application_id")
+
+
+class Clash(Exception):
+    """Two have changed the same; the message says what."""
+
+
+def attach(work: bytes, **others: bytes) -> apsw.Connection:
+    """A connection to a database of our own, with others beside it that are only read."""
+    db = apsw.Connection(uri(work), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
+    db.pragma("journal_mode", "memory")
+    db.pragma("synchronous", "off")
+    # What a trigger did is among the rows already.
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    for name, path in others.items():
+        db.execute(f"ATTACH ? AS {quoted(name)}", (uri(path, "?immutable=1"),))
+    return db
+
+
+def compared(db: apsw.Connection, old: str, new: str) -> list[str]:
+    """How two attached databases differ, in words."""
+    before, after = objects(db, old), objects(db, new)
+    words = []
+    ours, theirs = tables(db, old), tables(db, new)
+    for name in sorted(ours.keys() & theirs.keys()):
+        if ours[name] != theirs[name]:
+            words.append(f"table {name}")
+        elif count := _changed(db, ours[name], old, new):
+            words.append(f"{count} row{'s' if count > 1 else ''} of {name}")
+    different = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
+    named = [f"{kind} {name}" for kind, name in sorted(different) if not name.startswith("sqlite_")]
+    return words + [word for word in named if word not in words]
+
+
+def move(db: apsw.Connection, base: str, goal: str) -> None:
+    """Apply to the main database what leads from one attached database to another; Clash where it cannot be."""
+    ours, wanted, theirs = tables(db, base), tables(db, goal), tables(db, "main")
+    db.execute("BEGIN")
+    dangling = set(query(db, "PRAGMA main.foreign_key_check"))
+    try:
+        for name, table in sorted(wanted.items()):
+            if ours.get(name) == table and _changed(db, table, base, goal):
+                if theirs.get(name) != table:
+                    raise Clash(f"rows of {name} were changed by one, and the table itself by the other")
+                _move_rows(db, table, base, goal)
+        _move_counters(db, base, goal)
+        for setting in _SETTINGS:
+            _move_setting(db, setting, base, goal)
+    except apsw.ConstraintError as error:
+        raise Clash(f"the rows of both do not go together: {error}") from error
+    if new := set(query(db, "PRAGMA main.foreign_key_check")) - dangling:
+        name, _, parent, _ = min(new, key=str)
+        raise Clash(f"{_rows(len(new))} of {name} refer to rows of {parent} that would not be there")
+    db.execute("COMMIT")
+    if (said := value(db, "PRAGMA main.integrity_check(1)")) != "ok":
+        raise Clash(f"the rows of both do not go together: {said}")
+
+
+def _changed(db: apsw.Connection, table: Table, old: str, new: str) -> int:
+    """Fill the table of keys with those whose rows differ; gives their number."""
+    if not table.key:
+        raise Clash(f"the rows of {table.name} cannot be told apart")
+    db.execute("DROP TABLE IF EXISTS temp.changed")
+    keys = ", ".join(f"{_in(old, column)} AS k{n}" for n, column in enumerate(table.key))
+    others = ", ".join(_in(new, column) for column in table.key)
+    name, joined = quoted(table.name), _same_key(table, old, new)
+    db.execute(
+        f"CREATE TEMP TABLE changed AS "
+        f"SELECT {keys} FROM {_from(old, name)} LEFT JOIN {_from(new, name)} ON {joined} "
+        f"WHERE {_in(new, table.key[0])} IS NULL OR NOT ({_same(table, old, new)}) "
+        f"UNION ALL "
+        f"SELECT {others} FROM {_from(new, name)} LEFT JOIN {_from(old, name)} ON {joined} "
+        f"WHERE {_in(old, table.key[0])} IS NULL"
+    )
+    return int(value(db, "SELECT count(*) FROM temp.changed"))
+
+
+def _move_rows(db: apsw.Connection, table: Table, base: str, goal: str) -> None:
+    name = quoted(table.name)
+    keys = ", ".join(f"k{n}" for n in range(len(table.key)))
+    here = {
+        place: f"LEFT JOIN {_from(place, name)} ON "
+        + " AND ".join(f"{_in(place, column)} IS k{n}" for n, column in enumerate(table.key))
+        for place in ("main", base, goal)
+    }
+
+    def differs(place: str) -> str:
+        first = table.key[0]
+        gone = f"{_in('main', first)} IS NULL AND {_in(place, first)} IS NULL"
+        both = f"{_in('main', first)} IS NOT NULL AND {_in(place, first)} IS NOT NULL"
+        return f"NOT (({gone}) OR ({both} AND {_same(table, 'main', place)}))"
+
+    clashes = query(
+        db,
+        f"SELECT {keys} FROM temp.changed {here['main']} {here[base]} {here[goal]} "
+        f"WHERE {differs(base)} AND {differs(goal)} ORDER BY {keys}",
+    )
+    if clashes:
+        shown = ", ".join("/".join(map(str, key)) for key in clashes[:KEYS_SHOWN])
+        more = f" and {len(clashes) - KEYS_SHOWN} more" if len(clashes) > KEYS_SHOWN else ""
+        verb = "were" if len(clashes) > 1 else "was"
+        raise Clash(
+            f"{_rows(len(clashes))} of {table.name} {verb} changed by both: {table.label} {shown}{more}"
+        )
+    columns = ", ".join(map(quoted, table.every))
+    chosen = f"({', '.join(map(quoted, table.key))}) IN (SELECT {keys} FROM temp.changed)"
+    db.execute(f"DELETE FROM main.{name} WHERE {chosen}")
+    db.execute(
+        f"INSERT INTO main.{name} ({columns}) SELECT {columns} FROM {quoted(goal)}.{name} WHERE {chosen}"
+    )
+
+
+def _move_counters(db: apsw.Connection, base: str, goal: str) -> None:
+    """The numbers that AUTOINCREMENT gave last: back where nobody else took one since."""
+    places = ("main", base, goal)
+    if not all(("table", "sqlite_sequence") in objects(db, place) for place in places):
+        return
+    mine, old, new = (
+        dict(query(db, f"SELECT name, seq FROM {quoted(place)}.sqlite_sequence")) for place in places
+    )
+    for name in old.keys() | new.keys():
+        if mine.get(name) == old.get(name) != new.get(name):
+            db.execute("DELETE FROM main.sqlite_sequence WHERE name = ?", (name,))
+            if name in new:
+                db.execute("INSERT INTO main.sqlite_sequence (name, seq) VALUES (?, ?)", (name, new[name]))
+
+
+def _move_setting(db: apsw.Connection, setting: str, base: str, goal: str) -> None:
+    mine, old, new = (value(db, f"PRAGMA {quoted(place)}.{setting}") for place in ("main", base, goal))
+    if old == new or mine == new:
+        return
+    if mine != old:
+        raise Clash(f"{setting} was changed by both")
+    db.execute(f"PRAGMA main.{setting} = {int(new)}")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' if count != 1 else ''}"
+
+
+def _from(place: str, name: str) -> str:
+    return f"{quoted(place)}.{name} AS {_alias(place)}"
+
+
+def _alias(place: str) -> str:
+    return quoted(f"in {place}")
+
+
+def _in(place: str, column: str) -> str:
+    return f"{_alias(place)}.{quoted(column)}"
+
+
+def _same_key(table: Table, one: str, other: str) -> str:
+    return " AND ".join(f"{_in(one, column)} = {_in(other, column)}" for column in table.key)
+
+
+def _same(table: Table, one: str, other: str) -> str:
+    """Equal in every byte: 1 is not 1.0, and upper case is not lower case, whatever the column's rules."""
+    equal = (
+        f"{_in(one, column)} IS {_in(other, column)} COLLATE BINARY "
+        f"AND typeof({_in(one, column)}) = typeof({_in(other, column)})"
+        for column in table.columns
+    )
+    return " AND ".join(equal)

@@ -1,0 +1,137 @@
+"""A transaction in a SQLite database, for code of one's own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import apsw
+
+from takeback import faults
+from takeback.core.codec import text_of
+from takeback.errors import BackendError, TakebackError, UsageError
+from takeback.resources.sqlite.found import Found
+from takeback.resources.sqlite.here import descriptors
+from takeback.resources.sqlite.reading import uri
+
+BUSY_WAIT_MS = 10_000
+
+COMMITTING = faults.crash_point("sqlite-committing")
+COMMITTED = faults.crash_point("sqlite-committed")
+
+
+_held: set[bytes] = set()
+"""Where this process has a transaction of ours open."""
+
+
+class SqliteTransaction:
+    """It holds the write lock from its beginning, so that nothing it has read changes before it writes."""
+
+    def __init__(self, place: bytes) -> None:
+        self._place = place
+        _refuse_two_libraries(place)
+        self._is_new = not os.path.lexists(place)
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        try:
+            self.connection = apsw.Connection(uri(place), flags=flags)
+        except apsw.Error as error:
+            raise _explained(place, error) from error
+        _held.add(place)
+        try:
+            self.connection.set_busy_timeout(BUSY_WAIT_MS)
+            self.connection.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            self.abort()
+            raise _explained(place, error) from error
+
+    def commit(self) -> None:
+        if self.connection.get_autocommit():
+            self.abort()
+            raise UsageError(
+                f"the transaction in {text_of(self._place)} was ended inside its block, so it cannot be committed",
+                hint="leave BEGIN, COMMIT and ROLLBACK to the block; savepoints are yours",
+            )
+        faults.reach(COMMITTING)
+        try:
+            self.connection.execute("COMMIT")
+        except apsw.Error as error:
+            self.abort()
+            raise _explained(self._place, error) from error
+        faults.reach(COMMITTED)
+        self.abort()
+
+    def abort(self) -> None:
+        """Also after its end, where there is nothing left to abort."""
+        if self._place not in _held:
+            return
+        if not self.connection.get_autocommit():
+            self.connection.execute("ROLLBACK")
+        self.connection.close(True)
+        _held.discard(self._place)
+        if self._is_new and _is_empty(self._place):
+            # Opened and never written: as if it had not been.
+            Path(os.fsdecode(self._place)).unlink(missing_ok=True)
+
+
+class SqliteDatabases:
+    """The `Databases` port for files. A relative path begins at the workspace's root."""
+
+    def __init__(self, root: Path, found: Found) -> None:
+        self._root = os.path.realpath(os.fsencode(root))
+        self._found = found
+
+    def prepare(self, place: str) -> str:
+        path = self._resolved(place)
+        found = os.stat(path) if os.path.lexists(path) else None
+        if found and found.st_size and not self._found.is_database(path):
+            raise UsageError(f"{place} is no SQLite database; nothing was begun")
+        inside = self._inside(path)
+        if inside is None:
+            self._found.guard(path)
+        return text_of(inside or path)
+
+    def begin(self, place: str, action: str) -> SqliteTransaction:  # noqa: ARG002  found by looking, not by name
+        return SqliteTransaction(self._resolved(place))
+
+    def _resolved(self, place: str) -> bytes:
+        path = os.path.realpath(os.path.join(self._root, os.fsencode(place)))
+        if os.path.lexists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+            raise UsageError(f"{place} is no file, so it is no SQLite database; nothing was begun")
+        if not os.path.isdir(os.path.dirname(path)):
+            raise UsageError(f"there is no folder for {place}; nothing was begun")
+        return path
+
+    def _inside(self, path: bytes) -> bytes | None:
+        above = self._root.rstrip(b"/") + b"/"
+        return path[len(above) :] if path.startswith(above) else None
+
+
+def _refuse_two_libraries(place: bytes) -> None:
+    """Locks belong to a process: two copies of SQLite in one do not see each other's, and drop them."""
+    if place not in _held and descriptors(place):
+        raise UsageError(
+            f"this process has {text_of(place)} open already, through a connection that is not ours, and the two "
+            "would not see each other's locks; nothing was begun",
+            hint="close that connection first; `with sqlite3.connect(…)` alone does not",
+        )
+
+
+def _is_empty(place: bytes) -> bool:
+    try:
+        return os.stat(place).st_size == 0
+    except OSError:
+        return False
+
+
+def _explained(place: bytes, error: apsw.Error) -> TakebackError:
+    name = text_of(place)
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return BackendError(
+            f"{name} is busy: another connection has been writing to it for too long. Nothing was written",
+            hint="try again when it is done",
+            retryable=True,
+        )
+    if isinstance(error, apsw.ConstraintError):
+        return UsageError(f"what was written to {name} breaks a rule of it: {error}. Nothing of it was kept")
+    return BackendError(f"{name} could not be used: {error}. Nothing was written")

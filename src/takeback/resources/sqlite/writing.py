@@ -1,0 +1,192 @@
+"""Putting a database back under SQLite's own locks, so that whoever has it open sees it at their next transaction."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from takeback import faults
+from takeback.core.codec import text_of
+from takeback.resources.sqlite.here import descriptors
+from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES
+from takeback.resources.sqlite.reading import connect, finish, pages
+
+WRITE_WAIT_S = 10.0
+_SWITCH_WAIT_MS = 1_000
+_POLL_S = 0.02
+_SHM_HEADER_BYTES = 96
+_CHUNK_BYTES = 1 << 20
+
+WRITING = faults.crash_point("sqlite-writing")
+WRITTEN = faults.crash_point("sqlite-written")
+MAKING = faults.crash_point("sqlite-making")
+REMOVING = faults.crash_point("sqlite-removing")
+
+MOVED = "it was changed since the plan was made"
+
+
+class _Moved(Exception):
+    """Somebody else wrote."""
+
+
+def put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool, wait_s: float) -> str:
+    """Make a database equal to an image, if it still is what is expected; else say why not.
+
+    `scratch` is the place of an empty file.
+    """
+    return _patiently(lambda: _put(path, image, expected, scratch, wal=wal), wait_s)
+
+
+def remove(path: bytes, expected: str, scratch: bytes, *, wait_s: float) -> str:
+    """Remove a database with all that is beside it, if it still is what is expected; else say why not."""
+    return _patiently(lambda: _remove(path, expected, scratch), wait_s)
+
+
+def _patiently(do: Callable[[], str], wait_s: float) -> str:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return do()
+        except _Moved:
+            return MOVED
+        except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError):
+            if time.monotonic() > deadline:
+                return "another process is in the middle of a transaction in it, for too long"
+        except apsw.Error as error:
+            return f"SQLite could not write it: {error}"
+        except OSError as error:
+            return f"it could not be written: {error.strerror or error}"
+        time.sleep(_POLL_S)
+
+
+def _put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool) -> str:
+    db = connect(path, write=True)
+    source = connect(image, write=False, more="?immutable=1")
+    said = ""
+    try:
+        db.pragma("synchronous", "full")
+        before = _expect(db, path, expected, scratch)
+        other_pages = source.pragma("page_size") != db.pragma("page_size")
+        if db.pragma("journal_mode") == "wal" and (other_pages or not wal):
+            said = _leave_wal(db)
+            if said and other_pages:
+                return f"its pages have another size now, and {said}"
+            before = _expect(db, path, expected, scratch)
+        with db.backup("main", source, "main") as backup:
+            backup.step(1)
+            # From here on nobody else can write. What they wrote since we looked shows in the files.
+            if _fingerprint(path) != before:
+                raise _Moved
+            faults.reach(WRITING)
+            while not backup.done:
+                backup.step(-1)
+    finally:
+        source.close(True)
+        db.close(True)
+    faults.reach(WRITTEN)
+    return said
+
+
+def _remove(path: bytes, expected: str, scratch: bytes) -> str:
+    db = connect(path, write=True)
+    try:
+        # What is in the log goes into the file first: without its log it is then still what it was.
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        before = _expect(db, path, expected, scratch)
+        db.execute("BEGIN EXCLUSIVE")
+        if _fingerprint(path) != before:
+            raise _Moved
+        faults.reach(REMOVING)
+        for name in (*(path + suffix for suffix in SUFFIXES), path):
+            Path(os.fsdecode(name)).unlink(missing_ok=True)
+        db.execute("ROLLBACK")
+    finally:
+        db.close(True)
+    sync_folder(path)
+    return ""
+
+
+def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: int) -> str:
+    """Put a database where there is nothing; else say why not.
+
+    It has no name until it is whole: a crash leaves nothing behind.
+    """
+    folder = os.path.dirname(path)
+    try:
+        for suffix in SUFFIXES:
+            if os.path.lexists(path + suffix):
+                return f"{text_of(os.path.basename(path) + suffix)} lies there, and would be read into it"
+        fd = os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+        try:
+            with open(image, "rb") as file:
+                while data := file.read(_CHUNK_BYTES):
+                    faults.write_all(fd, data)
+            if os.geteuid() == 0:
+                os.fchown(fd, uid, gid)
+            os.fchmod(fd, mode)
+            os.utime(fd, ns=(mtime_ns, mtime_ns))
+            faults.fsync(fd)
+            faults.reach(MAKING)
+            # Given a folder, Python asks the kernel to follow the link, which is what makes it this very file.
+            os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+        finally:
+            os.close(fd)
+        sync_folder(path)
+    except FileExistsError:
+        return "something else has its place"
+    except OSError as error:
+        return f"it could not be written: {error.strerror or error}"
+    return ""
+
+
+def sync_folder(path: bytes) -> None:
+    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        faults.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _leave_wal(db: apsw.Connection) -> str:
+    """Go back to a journal; where others have the database open, SQLite does not let us."""
+    db.set_busy_timeout(_SWITCH_WAIT_MS)
+    try:
+        db.pragma("journal_mode", "delete")
+    except apsw.BusyError:
+        return "it stays in WAL mode while others have it open"
+    finally:
+        db.set_busy_timeout(0)
+    return ""
+
+
+def _expect(db: apsw.Connection, path: bytes, expected: str, scratch: bytes) -> tuple[bytes, ...]:
+    """Look whether it still is what is expected; gives what tells the next write."""
+    db.execute("BEGIN")
+    try:
+        db.pragma("schema_version")
+        os.truncate(scratch, 0)
+        pages(db, scratch)
+        before = _fingerprint(path)
+    finally:
+        db.execute("ROLLBACK")
+    if finish(scratch, bytes(HEADER_BYTES)).digest != expected:
+        raise _Moved
+    return before
+
+
+def _fingerprint(path: bytes) -> tuple[bytes, ...]:
+    """What every commit changes: a counter in the database's header, another one in the index of its log.
+
+    Read through the descriptors that SQLite has: closing one of our own would drop the locks on the file.
+    """
+    return (_peek(path, HEADER_BYTES), _peek(path + SUFFIXES[1], _SHM_HEADER_BYTES))
+
+
+def _peek(path: bytes, count: int) -> bytes:
+    for fd in descriptors(path):
+        return os.pread(fd, count, 0)
+    return b""
