@@ -19,6 +19,8 @@ _DID = {
     Do.CONFLICT: e.Did.CONFLICT,
 }
 
+WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE)
+
 
 def foreseen(item: Planned) -> e.Did:
     """What will have been done if all goes well. What nobody can tell stays open, for whoever can."""
@@ -50,10 +52,16 @@ def otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Plann
     """An item as its resource foresees it."""
     if do is Do.CONFLICT and on_conflict is OnConflict.KEEP:
         do = Do.KEEP
-    goal = item.goal if do is Do.COMPENSATE else item.present
+    goal = item.goal if do in WRITES else item.present
     return msgspec.structs.replace(item, do=do, goal=goal, why=why)
 
 
-def swap(item: Planned) -> Swap:
+def swap(item: Planned, choice: OnConflict) -> Swap:
     """The write that an item is."""
-    return Swap(item.target, item.present, item.goal)
+    return Swap(item.target, item.present, item.goal, choice)
+
+
+def swaps(began: e.RollbackBegan, resource: str) -> list[Swap]:
+    """The writes that a recorded plan has for a resource."""
+    choice = OnConflict(began.on_conflict)
+    return [Swap(c.target, c.before, c.after, choice) for c in began.swaps if c.target.resource == resource]
