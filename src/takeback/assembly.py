@@ -29,6 +29,10 @@ from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.resource import Files, file_text, tree_of
 from takeback.resources.git.resource import Git
 from takeback.resources.memory import Memory as MemoryResource
+from takeback.resources.postgres import link
+from takeback.resources.postgres.places import Places
+from takeback.resources.postgres.resource import Postgres
+from takeback.resources.postgres.transactions import Servers
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.resource import Sqlite
 from takeback.resources.sqlite.transactions import SqliteDatabases
@@ -164,7 +168,29 @@ class Assembly:
     @cached_property
     def tracker(self) -> Tracker:
         life = SignsOfLife(self.state / "alive")
-        return Tracker(self.ledger, self.observed, self.lock, life, self.state.name, told=self._told)
+        return Tracker(
+            self.ledger,
+            self.observed,
+            self.lock,
+            life,
+            self.state.name,
+            told=self._told,
+            attributed=[Postgres(self.postgres, self._token)],
+        )
+
+    @cached_property
+    def postgres(self) -> Places:
+        """The guarded PostgreSQL databases."""
+        return Places(self.state)
+
+    def _token(self, action: str) -> str:
+        return self.tracker.token(action)
+
+    def environment_of(self, action: str) -> dict[str, str]:
+        """What a command is given besides, so that databases know what it does as this action's."""
+        if not self.postgres.living():
+            return {}
+        return {"PGOPTIONS": link.options(self._token(action), config.postgres_options())}
 
     @cached_property
     def _calls(self) -> Calls:
@@ -194,7 +220,7 @@ class Assembly:
             self.recover,
             self._judging,
             self.root,
-            ByPlace(SqliteDatabases(self.root, self._sqlite.found)),
+            ByPlace(SqliteDatabases(self.root, self._sqlite.found), Servers(self.postgres, self._token)),
         )
 
     def _judging(self) -> Judging:

@@ -132,6 +132,11 @@ def actor() -> str:
     return os.environ.get("TAKEBACK_ACTOR", "")
 
 
+def postgres_options() -> str:
+    """What the environment gives every session with a PostgreSQL server."""
+    return os.environ.get("PGOPTIONS", "")
+
+
 def wants_colour() -> bool:
     """Whether the terminal may be painted."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -6,17 +6,17 @@ import re
 
 from takeback.errors import UsageError
 from takeback.ports import Databases, Transaction
+from takeback.resources.postgres.link import is_address
 
-POSTGRES = ("postgresql", "postgres")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 class ByPlace:
     """The databases of a workspace, each with the adapter that knows it."""
 
-    def __init__(self, files: Databases, postgres: Databases | None = None) -> None:
+    def __init__(self, files: Databases, servers: Databases) -> None:
         self._files = files
-        self._postgres = postgres
+        self._servers = servers
 
     def prepare(self, place: str) -> str:
         return self._adapter(place).prepare(place)
@@ -28,10 +28,10 @@ class ByPlace:
         address = _ADDRESS.match(place)
         if address is None:
             return self._files
-        if address[1].lower() in POSTGRES and self._postgres is not None:
-            return self._postgres
+        if is_address(place):
+            return self._servers
         # The rest of an address may hold a password.
         raise UsageError(
             f"a database at {address[1]}:// cannot be guarded; nothing was begun",
-            hint="give the path of a SQLite database",
+            hint="give the path of a SQLite database, or the address of a PostgreSQL one",
         )

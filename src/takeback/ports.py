@@ -14,7 +14,7 @@ import msgspec
 from takeback.core.change import Change, Target, Version
 from takeback.core.events import Did, Event, Mark
 from takeback.core.record import Record
-from takeback.core.rollback import Do
+from takeback.core.rollback import Do, OnConflict
 
 T = TypeVar("T")
 
@@ -181,6 +181,8 @@ class Swap(msgspec.Struct, frozen=True):
     target: Target
     present: Version
     goal: Version
+    choice: OnConflict = OnConflict.STOP
+    """What to do about parts of the target, rows of a database, that somebody else has changed."""
 
 
 class Swapped(msgspec.Struct, frozen=True):

@@ -75,7 +75,8 @@ class Workspace(Assembly):
             for change in history.actions[action].changes:
                 first = made.get(change.target, change)
                 made[change.target] = Change(change.target, first.before, change.after)
-        return [change for change in made.values() if change.target.resource in self.tracker.observed]
+        known = {*self.tracker.observed, *(resource.name for resource in self.tracker.attributed)}
+        return [change for change in made.values() if change.target.resource in known]
 
     def _between(self, start: str, end: str) -> Iterable[Change]:
         with self.lock.held():

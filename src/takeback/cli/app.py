@@ -37,6 +37,7 @@ COMMANDS = {
     "plan": "Check a plan against the safety rules, or run it",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
     "du": "Show how much disk the recorded history takes",
+    "guard": "Make what is written to a PostgreSQL database something that can be taken back",
     "workflow": "Keep work of several steps safe over restarts",
     "monitor": "Watch for workflows that nobody works on any more",
     "completion": "Print the completion script of a shell",

@@ -15,7 +15,7 @@ import msgspec
 from takeback.core import ids
 from takeback.core.change import Change, Target
 
-EVENTS_VERSION = 2
+EVENTS_VERSION = 3
 
 
 class Effect(StrEnum):
@@ -322,6 +322,8 @@ class RollbackBegan(_Base, frozen=True, tag="rollback-began"):
     actor: str = ""
     marks: tuple[Mark, ...] = ()
     process: Process | None = None
+    on_conflict: str = "stop"
+    """What was chosen for conflicts: where a target has parts, whoever finishes the plan needs it."""
 
 
 class RollbackProgressed(_Base, frozen=True, tag="rollback-progressed"):

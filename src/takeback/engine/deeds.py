@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -20,6 +20,8 @@ _DID = {
     Do.COMPENSATE: e.Did.COMPENSATED,
     Do.CONFLICT: e.Did.CONFLICT,
 }
+
+WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE)
 
 
 def foreseen(item: Planned) -> e.Did:
@@ -52,17 +54,19 @@ def otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Plann
     """An item as its resource foresees it."""
     if do is Do.CONFLICT and on_conflict is OnConflict.KEEP:
         do = Do.KEEP
-    goal = item.goal if do is Do.COMPENSATE else item.present
+    goal = item.goal if do in WRITES else item.present
     return msgspec.structs.replace(item, do=do, goal=goal, why=why)
 
 
-def in_order(
-    resources: Iterable[Resource], changes: Sequence[Change]
-) -> Iterator[tuple[Resource, list[Swap]]]:
+def in_order(resources: Iterable[Resource], began: e.RollbackBegan) -> Iterator[tuple[Resource, list[Swap]]]:
     """Who swaps what, and when. What lies in a folder goes before the folder does, and comes after it."""
-    later = []
+    choice, later = OnConflict(began.on_conflict), []
     for resource in resources:
-        swaps = [Swap(c.target, c.before, c.after) for c in changes if c.target.resource == resource.name]
+        swaps = [
+            Swap(c.target, c.before, c.after, choice)
+            for c in began.swaps
+            if c.target.resource == resource.name
+        ]
         if resource.traits.within_files:
             later.append((resource, [swap for swap in swaps if swap.goal]))
             swaps = [swap for swap in swaps if not swap.goal]
@@ -70,6 +74,6 @@ def in_order(
     yield from later
 
 
-def swap(item: Planned) -> Swap:
+def swap(item: Planned, choice: OnConflict) -> Swap:
     """The write that an item is."""
-    return Swap(item.target, item.present, item.goal)
+    return Swap(item.target, item.present, item.goal, choice)

@@ -239,7 +239,8 @@ class Rollbacks:
         kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
         for name, resource in self.tracker.resources.items():
             planned = {i.target: i for i in plan.items if i.changes_something and i.target.resource == name}
-            foreseen = resource.foresee([deeds.swap(item) for item in planned.values()], kept)
+            swaps = [deeds.swap(item, plan.on_conflict) for item in planned.values()]
+            foreseen = resource.foresee(swaps, kept)
             otherwise = {
                 target: deeds.otherwise(planned[target], do, why, plan.on_conflict)
                 for target, (do, why) in foreseen.items()
@@ -285,9 +286,8 @@ class Rollbacks:
             e.Item(i.target, deeds.foreseen(i), i.do in (Do.ALREADY, Do.KEEP), i.why, i.settles, i.seqs)
             for i in plan.items
         )
-        began = e.RollbackBegan(
-            kind, plan.of, plan.swaps, items, self.actor, tuple(self.ledger.history.marks.values())
-        )
+        marks, choice = tuple(self.ledger.history.marks.values()), plan.on_conflict.value
+        began = e.RollbackBegan(kind, plan.of, plan.swaps, items, self.actor, marks, on_conflict=choice)
         (record,) = self.ledger.append([began])
         faults.reach(RECORDED)
         return self._carry_out(record.id, began)
@@ -315,7 +315,7 @@ class Rollbacks:
     ) -> RollbackReport:
         swapped: dict[Target, Swapped] = {}
         fresh = not finished_earlier
-        for resource, swaps in deeds.in_order(self.tracker.resources.values(), began.swaps):
+        for resource, swaps in deeds.in_order(self.tracker.resources.values(), began):
             name = resource.name
             since = next((mark for mark in began.marks if mark.resource == name), None)
             if resource.traits.external:

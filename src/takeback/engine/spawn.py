@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -27,10 +27,12 @@ class Child(msgspec.Struct):
     started: bool = True
 
 
-def run_child(words: Sequence[str], *, token: str, show_life: Callable[[], None]) -> Child:
-    """Run a command with our terminal, signals and exit code passed through."""
+def run_child(
+    words: Sequence[str], *, token: str, show_life: Callable[[], None], more: Mapping[str, str] = {}
+) -> Child:
+    """Run a command with our terminal, signals and exit code passed through; with `more` in its environment."""
     show_life()
-    environment = {**os.environ, VARIABLE: token}
+    environment = {**os.environ, VARIABLE: token, **more}
     try:
         process = subprocess.Popen(list(words), env=environment)
     except FileNotFoundError:

@@ -81,6 +81,7 @@ def _supervise(
         words,
         token=tracker.token(id),
         show_life=lambda: tracker.life.show(id),
+        more=workspace.environment_of(id),
     )
     try:
         _record(session, workspace, id, called, child, undo=undo)

@@ -1,0 +1,97 @@
+"""`takeback guard`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from takeback.cli.session import Session, TakebackCommand, plural, sized
+from takeback.errors import UsageError
+from takeback.resources.postgres import guard, link
+from takeback.resources.postgres.guard import Guarded
+
+NOT_COVERED = (
+    "sequences (a number once given stays given)",
+    "NOTIFY, large objects, foreign tables, other databases of the server",
+    "roles, views, functions and whatever else is no table",
+    "sessions that unset takeback.action, or go through a pooler that drops it",
+)
+WITHOUT_DDL = "DROP, ALTER and CREATE of tables, because only a superuser may have them watched"
+TABLES_SHOWN = 20
+
+
+@click.command("guard", cls=TakebackCommand)
+@click.argument("address", metavar="ADDRESS")
+@click.option(
+    "--schema", "schemas", multiple=True, metavar="S", help="Guard this schema; may be repeated [public]"
+)
+@click.option("--remove", is_flag=True, help="Take the guard out, with all that it kept")
+@click.option("--status", is_flag=True, help="Show what is guarded, and change nothing")
+@click.pass_obj
+def command(session: Session, address: str, schemas: tuple[str, ...], remove: bool, status: bool) -> None:
+    """Make what is written to a PostgreSQL database something that can be taken back
+
+    Puts triggers on the tables of a schema; what they write down is in a schema `takeback` of its own. From then on
+    what `takeback run` and runs do there is known as theirs; what others do is not written down.
+    """
+    if not link.is_address(address):
+        raise UsageError(
+            f"{link.hidden(address)} is no address of a database", hint="postgresql://host/database"
+        )
+    if sum((remove, status, bool(schemas))) > 1:
+        raise UsageError("--remove, --status and --schema exclude each other; nothing was done")
+    name = link.called(address)[0]
+    if status:
+        return _show(session, name, guard.status(address))
+    with session.protect() as workspace, workspace.lock.held():
+        if remove:
+            found = guard.status(address)
+            removed = guard.remove(address)
+            if found:
+                workspace.postgres.remove(found.id)
+            if session.json:
+                return session.data({"database": name, "removed": removed})
+            return session.line(
+                f"{name} is no longer guarded; what was kept there is gone."
+                if removed
+                else f"{name} was not guarded."
+            )
+        made = guard.install(address, schemas)
+        workspace.postgres.add(made.id, address)
+    return _show(session, name, made)
+
+
+def _show(session: Session, name: str, found: Guarded | None) -> None:
+    if session.json:
+        return session.data(_data(name, found))
+    if found is None:
+        return session.line(f"{name} is not guarded.")
+    session.line(f"{name} is guarded: {plural(len(found.tables), 'table')} of {', '.join(found.schemas)}.")
+    shown = ", ".join(found.tables[:TABLES_SHOWN])
+    more = f" and {len(found.tables) - TABLES_SHOWN} more" if len(found.tables) > TABLES_SHOWN else ""
+    session.line(f"  tables       {shown or 'none yet'}{more}")
+    session.line(f"  kept         {plural(found.lines, 'row')} set aside, {sized(found.bytes)}")
+    for head, what in zip(["not covered"] + [""] * 50, _not_covered(found), strict=False):
+        session.line(f"  {head.ljust(11)}  {what}")
+
+
+def _not_covered(found: Guarded) -> list[str]:
+    tables = [f"{table}: {why}" for table, why in found.left_out]
+    return [*tables, *([] if found.sees_ddl else [WITHOUT_DDL]), *NOT_COVERED]
+
+
+def _data(name: str, found: Guarded | None) -> dict[str, Any]:
+    if found is None:
+        return {"database": name, "guarded": False}
+    return {
+        "database": name,
+        "guarded": True,
+        "schemas": list(found.schemas),
+        "tables": list(found.tables),
+        "left_out": [{"table": table, "why": why} for table, why in found.left_out],
+        "drop_is_covered": found.sees_ddl,
+        "rows_kept": found.lines,
+        "bytes_kept": found.bytes,
+        "not_covered": _not_covered(found),
+    }

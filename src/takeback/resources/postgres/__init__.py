@@ -1,0 +1,1 @@
+"""PostgreSQL: change capture inside the server, and its inverse."""

@@ -1,0 +1,380 @@
+"""The inverse of what actions did to rows, carried out inside the server.
+
+For each row that the selected statements touched, what stood there first and what stood there last is taken
+from the capture. Where the last stands there now, the first is put back. All in one transaction, with tables
+locked against other writers, with the triggers of the tables and the cascades of their keys kept still; that every
+reference still holds is then looked up, and a row whose return would break one is a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from takeback.core.rollback import OnConflict
+from takeback.resources.postgres.link import one, rows, run
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Link = psycopg.Connection[tuple[Any, ...]]
+
+SETTINGS = (
+    "SET LOCAL search_path = pg_catalog",
+    "SET LOCAL datestyle = 'ISO, YMD'",
+    "SET LOCAL intervalstyle = postgres",
+    "SET LOCAL timezone = 'UTC'",
+    "SET LOCAL bytea_output = hex",
+    "SET LOCAL extra_float_digits = 1",
+    "SET LOCAL lc_monetary = 'C'",
+    "SET LOCAL xmloption = content",
+    "SET LOCAL statement_timeout = 0",
+    # Neither triggers of the tables nor cascades run while rows are put back; our capture does.
+    "SET LOCAL session_replication_role = replica",
+)
+NAMED = 3
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table as it is now. Names are quoted by the server."""
+
+    oid: int
+    quoted: str
+    called: str
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    """Those that can be written: not the generated ones."""
+    written: str
+    """The expression that gives a row `t` as it is captured."""
+    plain_insert: bool
+    """Whether a unique constraint can be deferred, so that a taken place is an error and not passed over."""
+    work: str
+    """The temporary table that says of each row what was, what is and what to do."""
+    statements: list[int]
+    """The captured statements that were about it."""
+
+    @property
+    def now(self) -> str:
+        """The same for a row that may be missing; a key is never null."""
+        return f"CASE WHEN t.{self.keys[0]} IS NOT NULL THEN {self.written} END"
+
+    def on(self, a: str, b: str) -> str:
+        """That two rows have the same key. The work table has it in columns of its own."""
+        return " AND ".join(f"{a}.{key} = {b}.k{n}" for n, key in enumerate(self.keys))
+
+
+class Reference(NamedTuple):
+    """A foreign key: rows of `child` name rows of `parent`. `called` is the other one of the two."""
+
+    child: str
+    parent: str
+    mine: list[str]
+    theirs: list[str]
+    called: str
+    is_child: bool
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """A row that cannot be taken back, and why."""
+
+    action: str
+    table: str
+    key: str
+    why: str
+    firm: bool = False
+    """Whether even overwriting is no way out: others refer to it."""
+
+
+class Found(msgspec.Struct):
+    """What came of an inverse."""
+
+    troubles: list[Trouble] = []
+    applied: int = 0
+    touched: set[str] = set()
+    """The actions of which something was taken back."""
+
+
+class Inverse:
+    """The inverse of some captured statements, within an open transaction."""
+
+    def __init__(self, link: Link, tables: Sequence[Table], selected: Sequence[str]) -> None:
+        self._link = link
+        self._selected = list(selected)
+        self.tables = list(tables)
+        self.found = Found([], 0, set())
+
+    def apply(self, choice: OnConflict) -> Found:
+        """Put back what was there first, row by row as far as possible; `keep` leaves the rest as it is."""
+        for table in self.tables:
+            run(self._link, _gather(table), [table.statements])
+            run(self._link, f"ANALYZE {table.work}")
+        for table in self.tables:
+            self.found.troubles += self._conflicts(table)
+        if choice is OnConflict.OVERWRITE:
+            self.found.troubles.clear()
+            for table in self.tables:
+                run(self._link, f"UPDATE {table.work} SET state = 'apply' WHERE state = 'conflict'")
+        elif self.found.troubles and choice is not OnConflict.KEEP:
+            return self.found
+        self._settle(choice)
+        return self.found
+
+    def _settle(self, choice: OnConflict) -> None:
+        """Write, look what does not hold, keep that as it is, and so on until all holds."""
+        run(self._link, "SAVEPOINT written")
+        while True:
+            self._write()
+            wrong = [(table, n, why) for table in self.tables for n, why in self._broken(table)]
+            if not wrong:
+                break
+            self.found.troubles += [self._trouble(table, n, why, firm=True) for table, n, why in wrong]
+            run(self._link, "ROLLBACK TO SAVEPOINT written")
+            if choice is not OnConflict.KEEP or any(n == 0 for _, n, _ in wrong):
+                return
+            for table in self.tables:
+                kept = [n for other, n, _ in wrong if other is table]
+                if kept:
+                    run(self._link, f"UPDATE {table.work} SET state = 'conflict' WHERE n = ANY(%s)", [kept])
+            run(self._link, "RELEASE SAVEPOINT written")
+            run(self._link, "SAVEPOINT written")
+        for table in self.tables:
+            for action, count in rows(
+                self._link, f"SELECT action, count(*) FROM {table.work} WHERE state = 'apply' GROUP BY 1"
+            ):
+                self.found.applied += count
+                self.found.touched.add(action)
+
+    def _write(self) -> None:
+        for table in self.tables:
+            run(self._link, _remove(table))
+        for table in self.tables:
+            run(self._link, _insert(table))
+
+    # What stands in the way
+
+    def _conflicts(self, table: Table) -> list[Trouble]:
+        found = rows(
+            self._link,
+            f"SELECT n, {_key(table, 'w')}, action, now, gap FROM {table.work} w WHERE state = 'conflict' ORDER BY n",
+        )
+        return [
+            Trouble(action, table.called, key, self._who(table, now, shown=place < NAMED))
+            for place, (_, key, action, now, _) in enumerate(found)
+        ]
+
+    def _who(self, table: Table, now: str | None, *, shown: bool) -> str:
+        """Who made a row what it is now, as far as anybody wrote it down."""
+        other = shown and one(
+            self._link,
+            "SELECT s.action FROM takeback.statement s JOIN takeback.line l ON l.statement = s.id "
+            "WHERE s.schema || '.' || s.name = %s AND s.action <> ALL(%s) AND s.undone_by IS NULL "
+            "AND l.added = (%s::text IS NOT NULL) AND (l.data = %s OR %s::text IS NULL) ORDER BY s.id DESC LIMIT 1",
+            [table.called, self._selected, now, now, now],
+        )
+        who = str(other).rpartition(":")[2] if other else "somebody else"
+        return f"removed by {who} since" if now is None else f"changed by {who} since"
+
+    def _broken(self, table: Table) -> Iterator[tuple[int, str]]:
+        """Rows that are not as they should be, or whose references do not hold."""
+        for (n,) in rows(self._link, _missing(table)):
+            yield n, "another row has its place, by a unique value"
+        for fk in rows(self._link, REFERENCES, [table.oid, table.oid]):
+            yield from self._dangling(table, Reference(*fk))
+
+    def _dangling(self, table: Table, reference: Reference) -> Iterator[tuple[int, str]]:
+        child, parent, mine, theirs, called, is_child = reference
+        same = " AND ".join(f"p.{b} = c.{a}" for a, b in zip(mine, theirs, strict=True))
+        given = " AND ".join(f"c.{a} IS NOT NULL" for a in mine)
+        lost = f"{given} AND NOT EXISTS (SELECT FROM {parent} p WHERE {same})"
+        if not table.keys:
+            if one(self._link, f"SELECT EXISTS (SELECT FROM {child} c WHERE {lost})"):
+                yield 0, f"{child} and {parent} would no longer match"
+        elif is_child:
+            here = f"{table.work} w JOIN {child} c ON {table.on('c', 'w')}"
+            for (n,) in rows(self._link, f"SELECT w.n FROM {here} WHERE w.state = 'apply' AND {lost}"):
+                yield n, f"it refers to a row of {called} that is not there"
+        else:
+            values = ", ".join(f"(w.r).{b} AS f{i}" for i, b in enumerate(theirs))
+            refers = " AND ".join(f"c.{a} = o.f{i}" for i, a in enumerate(mine))
+            was = (
+                f"SELECT n, now::{table.quoted} AS r FROM {table.work} "
+                "WHERE state = 'apply' AND now IS NOT NULL OFFSET 0"
+            )
+            there = f"(SELECT n, {values} FROM ({was}) w) o JOIN {child} c ON {refers}"
+            for (n,) in rows(self._link, f"SELECT DISTINCT o.n FROM {there} WHERE {lost}"):
+                yield n, f"a row of {called} refers to it"
+
+    def _trouble(self, table: Table, n: int, why: str, *, firm: bool) -> Trouble:
+        if n == 0 or not table.keys:
+            action = one(self._link, f"SELECT max(action) FROM {table.work}") or ""
+            return Trouble(action, table.called, "", why, firm)
+        key, action = rows(
+            self._link, f"SELECT {_key(table, 'w')}, action FROM {table.work} w WHERE n = %s", [n]
+        )[0]
+        return Trouble(action, table.called, key, why, firm)
+
+
+def look_up(link: Link, oid: int, number: int, statements: list[int]) -> Table:
+    """A table as it is now."""
+    quoted, called, written, plain = rows(
+        link,
+        "SELECT takeback.quoted(c.oid), nspname || '.' || relname, takeback.written(c.oid, 't'), "
+        "EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisunique AND NOT indimmediate) "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = %s",
+        [oid],
+    )[0]
+    keys = rows(
+        link,
+        "SELECT quote_ident(attname) FROM pg_index, unnest(indkey) WITH ORDINALITY k(attnum, n) "
+        "JOIN pg_attribute a ON a.attrelid = %s AND a.attnum = k.attnum "
+        "WHERE indrelid = %s AND indisprimary ORDER BY n",
+        [oid, oid],
+    )
+    columns = rows(
+        link,
+        "SELECT quote_ident(attname) FROM pg_attribute "
+        "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
+        [oid],
+    )
+    return Table(
+        oid,
+        quoted,
+        called,
+        tuple(name for (name,) in keys),
+        tuple(name for (name,) in columns),
+        written,
+        plain,
+        f"pg_temp.takeback_work_{number}",
+        statements,
+    )
+
+
+def _key(table: Table, alias: str) -> str:
+    """A key as a person would write it."""
+    if not table.keys:
+        return f"left({alias}.data, 60)"
+    return f"concat_ws(', ', {', '.join(f'{alias}.k{n}' for n in range(len(table.keys)))})"
+
+
+def _gather(table: Table) -> str:
+    return _gather_keyed(table) if table.keys else _gather_whole(table)
+
+
+def _gather_keyed(table: Table) -> str:
+    own = [f"k{n}" for n in range(len(table.keys))]
+    keys = ", ".join(own)
+    parts = ", ".join(f"(r).{key} AS k{n}" for n, key in enumerate(table.keys))
+    return f"""
+        CREATE TEMP TABLE {table.work.removeprefix("pg_temp.")} ON COMMIT DROP AS
+        WITH line AS MATERIALIZED (
+            SELECT s.id, s.action, l.added, l.data, l.data::{table.quoted} AS r
+            FROM takeback.statement s JOIN takeback.line l ON l.statement = s.id
+            WHERE s.id = ANY(%s)
+        ),
+        step AS (
+            SELECT id, action, added, data, {keys}, lag(data) OVER w AS last, lag(added) OVER w AS had,
+                row_number() OVER w AS place, count(*) OVER (PARTITION BY {keys}) AS length
+            FROM (SELECT id, action, added, data, {parts} FROM line) keyed
+            WINDOW w AS (PARTITION BY {keys} ORDER BY id, added)
+        ),
+        net AS (
+            SELECT {keys},
+                max(data) FILTER (WHERE place = 1 AND NOT added) AS before,
+                max(data) FILTER (WHERE place = length AND added) AS after,
+                max(action) FILTER (WHERE place = length) AS action,
+                bool_or(place > 1 AND (added = had OR (NOT added AND last <> data))) AS gap
+            FROM step GROUP BY {keys}
+        )
+        SELECT *,
+            CASE
+                WHEN NOT gap AND now IS NOT DISTINCT FROM before THEN 'already'
+                WHEN NOT gap AND now IS NOT DISTINCT FROM after THEN 'apply'
+                ELSE 'conflict'
+            END AS state
+        FROM (
+            SELECT row_number() OVER () AS n, w.*, {table.now} AS now
+            FROM net w LEFT JOIN {table.quoted} t ON {table.on("t", "w")}
+        ) compared
+        """
+
+
+def _gather_whole(table: Table) -> str:
+    """Without a key a row is known by all of it, and equal rows only by their number."""
+    return f"""
+        CREATE TEMP TABLE {table.work.removeprefix("pg_temp.")} ON COMMIT DROP AS
+        WITH net AS (
+            SELECT l.data, max(s.action) AS action, sum(CASE WHEN l.added THEN 1 ELSE -1 END) AS more
+            FROM takeback.statement s JOIN takeback.line l ON l.statement = s.id
+            WHERE s.id = ANY(%s)
+            GROUP BY l.data
+        ),
+        there AS (
+            SELECT {table.written} AS data, count(*) AS had FROM {table.quoted} t
+            WHERE {table.written} IN (SELECT data FROM net) GROUP BY 1
+        )
+        SELECT row_number() OVER () AS n, w.data, w.action, w.more, coalesce(had, 0) AS had, false AS gap,
+            NULL::text AS now,
+            CASE WHEN more = 0 THEN 'already' WHEN coalesce(had, 0) < more THEN 'conflict' ELSE 'apply' END AS state
+        FROM net w LEFT JOIN there USING (data)
+        """
+
+
+def _remove(table: Table) -> str:
+    if table.keys:
+        return (
+            f"DELETE FROM {table.quoted} t USING {table.work} w "
+            f"WHERE {table.on('t', 'w')} AND w.state = 'apply' AND w.now IS NOT NULL"
+        )
+    return f"""
+        DELETE FROM {table.quoted} t USING (
+            SELECT t.tableoid AS place, t.ctid AS spot, w.more, row_number() OVER (PARTITION BY w.n) AS number
+            FROM {table.quoted} t JOIN {table.work} w ON {table.written} = w.data
+            WHERE w.state = 'apply' AND w.more > 0
+        ) chosen
+        WHERE t.tableoid = chosen.place AND t.ctid = chosen.spot AND chosen.number <= chosen.more
+        """
+
+
+def _insert(table: Table) -> str:
+    names = ", ".join(table.columns)
+    values = ", ".join(f"(r).{name}" for name in table.columns)
+    source = (
+        f"SELECT before::{table.quoted} AS r FROM {table.work} WHERE state = 'apply' AND before IS NOT NULL OFFSET 0"
+        if table.keys
+        else f"SELECT data::{table.quoted} AS r FROM {table.work}, generate_series(1, -more) "
+        "WHERE state = 'apply' AND more < 0 OFFSET 0"
+    )
+    passing = "" if table.plain_insert else "ON CONFLICT DO NOTHING"
+    return f"INSERT INTO {table.quoted} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM ({source}) x {passing}"
+
+
+def _missing(table: Table) -> str:
+    """Rows that are not what they were to become: this is the verification, too."""
+    if table.keys:
+        return (
+            f"SELECT w.n FROM {table.work} w LEFT JOIN {table.quoted} t ON {table.on('t', 'w')} "
+            f"WHERE w.state = 'apply' AND {table.now} IS DISTINCT FROM w.before"
+        )
+    return f"""
+        SELECT w.n FROM {table.work} w LEFT JOIN (
+            SELECT {table.written} AS data, count(*) AS has FROM {table.quoted} t
+            WHERE {table.written} IN (SELECT data FROM {table.work}) GROUP BY 1
+        ) there USING (data)
+        WHERE w.state = 'apply' AND coalesce(has, 0) <> had - more
+        """
+
+
+REFERENCES = """
+    SELECT takeback.quoted(conrelid), takeback.quoted(confrelid),
+        (SELECT array_agg(quote_ident(attname) ORDER BY n) FROM unnest(conkey) WITH ORDINALITY k(attnum, n)
+            JOIN pg_attribute a ON a.attrelid = conrelid AND a.attnum = k.attnum),
+        (SELECT array_agg(quote_ident(attname) ORDER BY n) FROM unnest(confkey) WITH ORDINALITY k(attnum, n)
+            JOIN pg_attribute a ON a.attrelid = confrelid AND a.attnum = k.attnum),
+        (SELECT relname FROM pg_class WHERE oid = CASE WHEN side THEN confrelid ELSE conrelid END), side
+    FROM pg_constraint, unnest(ARRAY[true, false]) side
+    WHERE contype = 'f' AND conparentid = 0
+        AND CASE WHEN side THEN conrelid ELSE confrelid END
+            IN (SELECT %s::oid UNION ALL SELECT relid::oid FROM pg_partition_tree(%s::oid::regclass))
+    """

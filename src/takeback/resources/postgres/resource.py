@@ -1,0 +1,205 @@
+"""Rows of guarded PostgreSQL databases. The server itself knows what an action did; the journal only that it did.
+
+A target is what one action did in one database: `shop:a5`. It goes from absent to `tx:a5`, and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.events import Did, Mark
+from takeback.core.rollback import Do
+from takeback.errors import BackendError, ConflictError, TakebackError
+from takeback.ports import Swap, Swapped, Traits
+from takeback.resources.postgres import guard, link, undo, words
+from takeback.resources.postgres.link import rows
+from takeback.resources.postgres.places import Place, Places
+
+if TYPE_CHECKING:
+    from takeback.resources.postgres.inverse import Link
+
+RESOURCE = "postgres"
+GONE = "what was captured of it is gone: its guard was removed"
+
+_FACTS = """
+    SELECT action, schema || '.' || name, op, undone_by IS NULL, sum(lines)::bigint, detail ->> 'did'
+    FROM takeback.statement WHERE action = ANY(%s)
+    GROUP BY action, schema, name, op, undone_by IS NULL, detail ->> 'did' ORDER BY min(id)
+    """
+
+
+class GuardGone(BackendError):
+    """The guard that captured it is not there any more."""
+
+
+class Postgres:
+    """What actions did in databases under guard."""
+
+    name = RESOURCE
+    traits = Traits(exact=True, detects_drift=True)
+
+    def __init__(self, places: Places, token: Callable[[str], str]) -> None:
+        """`token` gives the name by which the server knows an action."""
+        self._places = places
+        self._token = token
+
+    def made_by(self, action: str) -> Sequence[Change]:
+        return [change for place in self._places.living() if (change := self._made_in(place, action))]
+
+    def _made_in(self, place: Place, action: str) -> Change | None:
+        target = Target(RESOURCE, f"{place.name}:{action}")
+        try:
+            stands = self._standing(place, [action])
+        except GuardGone:
+            return None  # so nothing was captured
+        except BackendError:
+            # Nothing is lost: the server keeps it. Whoever takes the action back will look there.
+            return Change(target, ABSENT, _version(action, {"database": place.guard, "unknown": True}))
+        return Change(target, ABSENT, stands[action]) if stands.get(action) else None
+
+    def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        now: dict[Target, Version] = {}
+        for place, some in self._by_place(targets):
+            try:
+                standing = self._standing(place, [_action(target) for target in some])
+            except GuardGone:
+                # foresee looks again, and can tell it
+                standing = {action: _version(action, {}) for action in map(_action, some)}
+            now |= {target: standing.get(_action(target), ABSENT) for target in some}
+        return now
+
+    def _standing(self, place: Place | None, actions: Sequence[str]) -> dict[str, Version]:
+        """What these actions did there, as far as it stands."""
+        with self._session(place) as db:
+            found = rows(db, _FACTS, [[self._token(action) for action in actions]])
+        facts: dict[str, dict[str, Any]] = {}
+        assert place is not None
+        for token, table, op, stands, lines, did in found:
+            if not stands:
+                continue
+            data = facts.setdefault(token.rpartition(":")[2], {"database": place.guard})
+            if did:
+                data.setdefault("did", []).append(did)
+            else:
+                counts = data.setdefault("tables", {}).setdefault(table, [0, 0, 0])
+                counts[{"insert": 0, "update": 1}.get(op, 2)] += lines
+        return {action: _version(action, data) for action, data in facts.items()}
+
+    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
+        return "rows are not merged column by column"
+
+    def tell(self, change: Change, *, back: bool) -> str:
+        name = change.target.name.rpartition(":")[0]
+        version = change.before if back and change.before else change.after
+        data = version.data or change.before.data or {}
+        # A redo brings back what was done, so it is told as it was done.
+        return words.told(name, data, back=back and bool(change.before))
+
+    def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        found: dict[Target, tuple[Do, str]] = {}
+        for place, forth, some in self._groups(swaps):
+            try:
+                outcome = self._carry_out(place, some, "trial", forth=forth, trial=True)
+            except GuardGone as error:
+                found |= {swap.target: (Do.LEAVE, error.message) for swap in some}
+                continue
+            for swap in some:
+                found[swap.target] = self._foreseen(swap, outcome)
+        return found
+
+    def _foreseen(self, swap: Swap, outcome: undo.Outcome) -> tuple[Do, str]:
+        token = self._token(_action(swap.target))
+        troubles = outcome.stays.get(token, ())
+        if not troubles:
+            return Do.RESTORE, ""
+        why = words.reasons(troubles)
+        if outcome.done and (token in outcome.touched):
+            return Do.MERGE, f"kept as it is: {why}"
+        return Do.CONFLICT, why
+
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
+        done: list[Swapped] = []
+        for place, forth, some in self._groups(swaps):
+            try:
+                done += self._swap(place, some, rollback, forth=forth)
+            except TakebackError as error:
+                failed = Did.CONFLICT if isinstance(error, ConflictError) else Did.FAILED
+                done += [
+                    Swapped(s.target, failed, s.present, verified=False, why=error.message) for s in some
+                ]
+        return done
+
+    def _swap(
+        self, place: Place | None, swaps: Sequence[Swap], rollback: str, *, forth: bool
+    ) -> list[Swapped]:
+        standing = self._standing(place, [_action(swap.target) for swap in swaps])
+        there = [swap for swap in swaps if bool(standing.get(_action(swap.target))) is forth]
+        rest = [swap for swap in swaps if swap not in there]
+        # What an earlier attempt committed before it was cut short is at its goal.
+        done = [Swapped(swap.target, Did.RESTORED, swap.goal, verified=True) for swap in there]
+        if not rest:
+            return done
+        outcome = self._carry_out(place, rest, rollback, forth=forth, trial=False)
+        for swap in rest:
+            why = words.reasons(outcome.stays.get(self._token(_action(swap.target)), ()))
+            if outcome.done:
+                did = Did.MERGED if why else Did.RESTORED
+                done.append(
+                    Swapped(swap.target, did, swap.goal, verified=True, why=why and f"kept as it is: {why}")
+                )
+            else:
+                why = why or "another change of the same rollback met a conflict"
+                done.append(Swapped(swap.target, Did.CONFLICT, swap.present, verified=True, why=why))
+        return done
+
+    def _carry_out(
+        self, place: Place | None, swaps: Sequence[Swap], rollback: str, *, forth: bool, trial: bool
+    ) -> undo.Outcome:
+        choice = swaps[0].choice
+        actions = [self._token(_action(swap.target)) for swap in swaps]
+        act = undo.bring_back if forth else undo.take_back
+        with self._session(place) as db:
+            return act(db, actions, self._token(rollback), choice, trial=trial)
+
+    @contextmanager
+    def _session(self, place: Place | None) -> Iterator[Link]:
+        """A connection in nobody's name; what goes wrong leaves the database as it was."""
+        if place is None or not place.dsn:
+            raise GuardGone(GONE)
+        with link.translated(place.dsn, "nothing was changed there"):
+            db = link.connect(place.dsn)
+            try:
+                found = guard.find(db)
+                if found is None or found.id != place.guard:
+                    raise GuardGone(GONE)
+                yield db
+            finally:
+                db.close()
+
+    def _by_place(self, targets: Iterable[Target]) -> Iterator[tuple[Place | None, list[Target]]]:
+        ordered = sorted(targets, key=lambda target: target.name.rpartition(":")[0])
+        for name, some in groupby(ordered, key=lambda target: target.name.rpartition(":")[0]):
+            yield self._places.named(name), list(some)
+
+    def _groups(self, swaps: Sequence[Swap]) -> Iterator[tuple[Place | None, bool, list[Swap]]]:
+        """Swaps of one database and one direction belong into one transaction."""
+        by_target = {swap.target: swap for swap in swaps}
+        for place, targets in self._by_place(by_target):
+            for forth in (False, True):
+                some = [by_target[target] for target in targets if bool(by_target[target].goal) is forth]
+                if some:
+                    yield place, forth, some
+
+
+def _version(action: str, data: dict[str, Any]) -> Version:
+    return Version(f"tx:{action}", data={"action": action, **data})
+
+
+def _action(target: Target) -> str:
+    return target.name.rpartition(":")[2]

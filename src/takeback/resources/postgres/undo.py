@@ -1,0 +1,158 @@
+"""Taking back, and bringing back, what actions did in one database: one transaction for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from takeback import faults
+from takeback.core.rollback import OnConflict
+from takeback.resources.postgres import inverse, link
+from takeback.resources.postgres.inverse import REFERENCES, SETTINGS, Inverse, Table, Trouble
+from takeback.resources.postgres.link import LOCK_MS, one, rows, run
+
+if TYPE_CHECKING:
+    Link = inverse.Link
+
+WRITTEN = faults.crash_point("postgres-written")
+COMMITTED = faults.crash_point("postgres-committed")
+
+
+class Captured(msgspec.Struct, frozen=True):
+    """One captured statement."""
+
+    id: int
+    action: str
+    op: str
+    relation: int
+    schema: str
+    name: str
+    shape: str
+    detail: Any
+    undone_by: str
+
+    @property
+    def called(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of it for each action: whether something is, or would be, taken back, and what stays."""
+
+    done: bool
+    stays: Mapping[str, tuple[Trouble, ...]]
+    touched: frozenset[str] = frozenset()
+
+
+def captured(db: Link, actions: Sequence[str], *, undone: bool = False) -> list[Captured]:
+    """What these actions did and what stands of it; or what was taken back of it."""
+    found = rows(
+        db,
+        "SELECT id, action, op, relation, schema, name, shape, detail, coalesce(undone_by, '') "
+        f"FROM takeback.statement WHERE action = ANY(%s) AND undone_by IS {'NOT' if undone else ''} NULL ORDER BY id",
+        [list(actions)],
+    )
+    return [Captured(*row) for row in found]
+
+
+def take_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> Outcome:
+    """Apply the inverse of what these actions did, in the name of `by`. A trial leaves nothing behind."""
+    statements = captured(db, actions)
+    outcome = _invert(db, statements, actions, by, choice)
+    if outcome.done:
+        run(
+            db,
+            "UPDATE takeback.statement SET undone_by = %s WHERE id = ANY(%s)",
+            [by, [s.id for s in statements]],
+        )
+    _close(db, keep=outcome.done and not trial)
+    return outcome
+
+
+def bring_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> Outcome:
+    """Apply the inverse of what took these actions back."""
+    undone = captured(db, actions, undone=True)
+    rollbacks = sorted({s.undone_by for s in undone})
+    together = rows(
+        db, "SELECT DISTINCT action FROM takeback.statement WHERE undone_by = ANY(%s)", [rollbacks]
+    )
+    if others := sorted({action for (action,) in together} - set(actions)):
+        why = f"it was taken back together with {', '.join(o.rpartition(':')[2] for o in others)}"
+        _close(db, keep=False)
+        return Outcome(False, {action: (Trouble(action, "", "", why, firm=True),) for action in actions})
+    outcome = _invert(db, captured(db, rollbacks), rollbacks, by, choice)
+    if outcome.done:
+        run(
+            db,
+            "UPDATE takeback.statement SET undone_by = CASE WHEN action = ANY(%s) THEN %s END "
+            "WHERE action = ANY(%s) AND undone_by IS NULL OR undone_by = ANY(%s)",
+            [rollbacks, by, rollbacks, rollbacks],
+        )
+    _close(db, keep=outcome.done and not trial)
+    troubles = tuple(trouble for some in outcome.stays.values() for trouble in some)
+    stays = dict.fromkeys(actions, troubles) if troubles else {}
+    return Outcome(outcome.done, stays, frozenset(actions if outcome.touched else ()))
+
+
+def _close(db: Link, *, keep: bool) -> None:
+    if keep:
+        faults.reach(WRITTEN)
+        db.commit()
+        faults.reach(COMMITTED)
+    else:
+        db.rollback()
+
+
+def _invert(
+    db: Link, statements: Sequence[Captured], actions: Sequence[str], by: str, choice: OnConflict
+) -> Outcome:
+    run(db, f"SET LOCAL lock_timeout = {LOCK_MS}")
+    for setting in SETTINGS:
+        run(db, setting)
+    rows(db, "SELECT set_config(%s, %s, true)", [link.SETTING, by])
+    tables, troubles = _resolve(db, statements)
+    if troubles:
+        return Outcome(False, _by_action(troubles))
+    _lock(db, tables)
+    found = Inverse(db, tables, actions).apply(choice)
+    stays = _by_action(found.troubles)
+    done = not found.troubles or (choice is OnConflict.KEEP and found.applied > 0)
+    return Outcome(done, stays, frozenset(found.touched))
+
+
+def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[Table], list[Trouble]]:
+    """The present tables that captured rows belong to."""
+    groups: dict[int, list[int]] = {}
+    troubles = []
+    known: dict[tuple[int, str, str, str], int | None] = {}
+    for s in statements:
+        place = (s.relation, s.schema, s.name, s.shape)
+        if place not in known:
+            known[place] = one(db, "SELECT takeback.resolved(%s::oid, %s, %s, %s)::bigint", place)
+            if known[place] is None:
+                why = "the table is gone, or its columns were changed since"
+                troubles.append(Trouble(s.action, s.called, "", why, firm=True))
+        oid = known[place]
+        if oid is not None:
+            groups.setdefault(oid, []).append(s.id)
+    tables = [inverse.look_up(db, oid, n, ids) for n, (oid, ids) in enumerate(sorted(groups.items()))]
+    return tables, troubles
+
+
+def _lock(db: Link, tables: Sequence[Table]) -> None:
+    """Nobody else writes to these tables, or to what refers to them or they refer to, until this is over."""
+    names = {table.quoted for table in tables}
+    for table in tables:
+        for child, parent, *_ in rows(db, REFERENCES, [table.oid, table.oid]):
+            names |= {child, parent}
+    if names:
+        run(db, f"LOCK TABLE {', '.join(sorted(names))} IN SHARE ROW EXCLUSIVE MODE")
+
+
+def _by_action(troubles: Sequence[Trouble]) -> dict[str, tuple[Trouble, ...]]:
+    found: dict[str, list[Trouble]] = {}
+    for trouble in troubles:
+        found.setdefault(trouble.action, []).append(trouble)
+    return {action: tuple(some) for action, some in found.items()}
