@@ -83,7 +83,7 @@ def action(
     """
 
     def declaring(declared: F) -> F:
-        chosen = _effect(effect, undo)
+        chosen = effect_of(effect, undo)
         _refuse_async(undo=undo, check=check)
         called = name or _called(declared)
         made = Declared(called, chosen, undo, check, retries, tuple(retry_on), tuple(volatile))
@@ -112,7 +112,7 @@ def _refuse_async(**named: Function | None) -> None:
             )
 
 
-def _effect(named: str, undo: Function | None) -> Effect:
+def effect_of(named: str, undo: Function | None) -> Effect:
     if not named:
         return Effect.COMPENSABLE if undo else Effect.RESTORABLE
     try:

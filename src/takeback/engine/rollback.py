@@ -26,7 +26,7 @@ from takeback.core.selection import Filter, Selection, any_target
 from takeback.core.subjects import Action
 from takeback.engine import deeds
 from takeback.engine.calls import Calls, left_standing
-from takeback.engine.recovery import end_taken_back, is_waiting, settle
+from takeback.engine.recovery import end_taken_back, how_it_ends, is_waiting, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError, RunBusy, UsageError
@@ -174,7 +174,7 @@ class Rollbacks:
             if mine or time.monotonic() > deadline:
                 raise RunBusy(
                     f"{busy[0].id} ({busy[0].name}) is still running; nothing was taken back",
-                    hint="wait for it to end, or stop it, and try again",
+                    hint=how_it_ends(self.ledger.history, busy[0]),
                 )
             # Not under the lock: the action needs it to end.
             time.sleep(BUSY_POLL_S)
