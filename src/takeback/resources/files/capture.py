@@ -42,14 +42,12 @@ KEPT_XATTRS = (b"user.", b"system.posix_acl_")
 class Job(msgspec.Struct):
     """A file whose content must be read."""
 
+    into: Folder
     folder: bytes
+    path: bytes
     name: bytes
     known: Row | None
     found: os.stat_result
-
-    @property
-    def path(self) -> bytes:
-        return join(self.folder, self.name)
 
 
 class Claims(Protocol):
@@ -94,25 +92,27 @@ class Capture:
         self.jobs: list[Job] = []
         self.closed: set[bytes] = set()
         """Folders and files that are closed to us, and that nobody has looked into since they were."""
+        self._described: set[bytes] = set()
         self.began_ns = time.time_ns()
 
     def update(self, edits: Edits, dirty: Dirty) -> None:
         """Look at every dirty name again."""
         self.edits, root = edits, edits.root
+        self._described.clear()
         with self.place.batch() as opened:
             # A folder comes before those below it, which it may make or forget; and neighbours come together.
             for path in sorted(dirty):
                 folder = root.find(path)
                 if folder is not None:
                     self._look_into(folder, path, dirty[path], opened)
-            self._read_files(root, opened)
+            self._read_files(opened)
 
     def whole(self, edits: Edits) -> None:
         """Look at everything, for the first time."""
         self.edits = edits
         self._enter(b"", self.place.open(b""), edits.root)
         with self.place.batch() as opened:
-            self._read_files(edits.root, opened)
+            self._read_files(opened)
 
     def _look_into(self, folder: Folder, path: bytes, names: set[bytes], opened: OpenFolders) -> None:
         try:
@@ -122,11 +122,11 @@ class Capture:
             if isinstance(error, PermissionError) and names != {b""}:
                 self.closed.add(path)
             return
-        if b"" in names:
-            self._describe(folder, path, fd)
+        if b"" in names and path not in self._described:
+            self._describe(folder, path, os.fstat(fd), fd)
         for name in names:
             if name:
-                self._look_at(folder, join(path, name), fd, enter=True)
+                self._look_at(folder, path, name, fd, opened)
 
     def _enter(self, path: bytes, fd: int, folder: Folder) -> None:
         """A folder that is new to us, and all below it. Closes the descriptor."""
@@ -154,51 +154,53 @@ class Capture:
         # Watched before it is listed, so that what is made in between is seen by one of the two.
         if self.watcher is not None:
             self.watcher.watch(path, fd)
-        self._describe(folder, path, fd)
+        self._describe(folder, path, os.fstat(fd), fd)
         for name in os.listdir(fd):
-            self._look_at(folder, join(path, os.fsencode(name)), fd, enter=False)
+            self._look_at(folder, path, os.fsencode(name), fd, None)
 
-    def _describe(self, folder: Folder, path: bytes, fd: int) -> None:
+    def _describe(self, folder: Folder, path: bytes, found: os.stat_result, fd: int) -> None:
         """The folder's own entry."""
         self.looked_at.add(path)
-        found = os.fstat(fd)
+        self._described.add(path)
         if found.st_dev != self.place.device:
             self._state("is on another file system: recorded, but cannot be put back", path)
         key = None if self._is_racy(found) else key_of(found)
         self.edits.describe(folder, path, _entry(found, b"", self._xattrs(fd, path)), key)
 
-    def _look_at(self, folder: Folder, path: bytes, fd: int, *, enter: bool) -> None:
-        """One name in an open folder. Without `enter`, a new folder is noted and entered by the caller."""
+    def _look_at(self, folder: Folder, here: bytes, name: bytes, fd: int, opened: OpenFolders | None) -> None:
+        """One name in an open folder. Without `opened`, a new folder is noted and entered by the caller."""
+        path = join(here, name)
         if self.excluded(path):
             return
         self.looked_at.add(path)
         try:
-            self._look_closer(folder, path, fd, enter=enter)
+            self._look_closer(folder, here, name, path, fd, opened)
         except PermissionError as error:
             # The folder shows its names and no more. What we know of it stands.
             if folder.key != key_of(os.fstat(fd)):
                 self._state("cannot be looked at", path, error)
-                self.closed.add(split(path)[0])
+                self.closed.add(here)
         except OSError as error:
             # Gone, or not what it was a moment ago; the next look finds out.
             self.edits.drop(folder, path)
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL):
                 self._state("cannot be looked at", path, error)
 
-    def _look_closer(self, folder: Folder, path: bytes, fd: int, *, enter: bool) -> None:
-        name = split(path)[1]
+    def _look_closer(
+        self, folder: Folder, here: bytes, name: bytes, path: bytes, fd: int, opened: OpenFolders | None
+    ) -> None:
         found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         kind = kind_of(found.st_mode)
-        if kind == FOLDER:
-            if enter:
-                self._look_at_folder(folder, path, fd)
-            else:
-                self.edits.put_folder(folder, path, Folder(_entry(found), None))
-        elif kind == FILE and self.claims.claims(path, fd, found):
+        if kind == FILE and self.claims.claims(path, fd, found):
             for gone in (path, *self.claims.beside(path)):
                 self.edits.drop(folder, gone)
         elif kind == FILE:
-            self.jobs.append(Job(split(path)[0], name, folder.files.get(name), found))
+            self.jobs.append(Job(folder, here, path, name, folder.files.get(name), found))
+        elif kind == FOLDER:
+            if opened is not None:
+                self._look_at_folder(folder, path, name, fd, opened)
+            else:
+                self.edits.put_folder(folder, path, Folder(_entry(found), None))
         else:
             if kind not in RESTORABLE:
                 self._state("is a socket or device, which is noted and not restored", path)
@@ -206,8 +208,7 @@ class Capture:
             row = Row(_entry(found, content), key_of(found), self._is_racy(found))
             self.edits.put_file(folder, path, row)
 
-    def _look_at_folder(self, folder: Folder, path: bytes, fd: int) -> None:
-        name = split(path)[1]
+    def _look_at_folder(self, folder: Folder, path: bytes, name: bytes, fd: int, opened: OpenFolders) -> None:
         known = folder.folders.get(name)
         try:
             below_fd = os.open(name, FOLDER_FLAGS, dir_fd=fd)
@@ -223,15 +224,17 @@ class Capture:
                 # Still there but closed to us: what we know of it stands, its own mode is seen from outside.
                 self.edits.describe(known, path, _entry(found, b"", known.entry.xattrs), None)
             return
-        if known is None or self._is_another(known, path, below_fd):
-            new = Folder(_entry(os.fstat(below_fd)), None)
-            self.edits.put_folder(folder, path, new)
-            self._enter(path, below_fd, new)
-            return
         try:
-            self._describe(known, path, below_fd)
+            found = os.fstat(below_fd)
+            if known is not None and not self._is_another(known, path, found):
+                self._describe(known, path, found, below_fd)
+                return
+            new = Folder(_entry(found), None)
+            self.edits.put_folder(folder, path, new)
+            self._enter(path, os.dup(below_fd), new)
         finally:
-            os.close(below_fd)
+            # What is inside is often looked at next.
+            opened.keep(path, below_fd)
 
     def take_closed(self) -> list[bytes]:
         """Those above come first, for they have to be opened first."""
@@ -248,46 +251,43 @@ class Capture:
             entry = msgspec.structs.replace(row.entry, mode=found.st_mode & 0o7777)
             self.edits.put_file(around, path, Row(entry, key_of(found)))
 
-    def _is_another(self, known: Folder, path: bytes, fd: int) -> bool:
+    def _is_another(self, known: Folder, path: bytes, found: os.stat_result) -> bool:
         """Whether this is not the folder that we knew; or one that the watcher lost sight of."""
         if self.watcher is not None and path not in self.watcher:
             return True
-        return known.key is not None and known.key.ino != os.fstat(fd).st_ino
+        return known.key is not None and known.key.ino != found.st_ino
 
-    def _read_files(self, root: Folder, opened: OpenFolders) -> None:
+    def _read_files(self, opened: OpenFolders) -> None:
         """Read what was noted: all at once where there is much of it, and one by one what that left."""
         jobs, self.jobs = self.jobs, []
         if len(jobs) >= BULK_FILES_MIN:
-            jobs = self._read_bulk(root, jobs)
+            jobs = self._read_bulk(jobs)
         for job in self.progress("Reading files", jobs, len(jobs)):
-            folder = root.find(job.folder)
             try:
                 fd = opened(job.folder)
             except OSError:
                 # Gone since it was listed; the next look finds out.
                 continue
-            if folder is None:
-                continue
             row = self._read_file(job, fd)
             if row is None:
-                self.edits.drop(folder, job.path)
+                self.edits.drop(job.into, job.path)
             else:
-                self.edits.put_file(folder, job.path, row)
+                self.edits.put_file(job.into, job.path, row)
 
-    def _read_bulk(self, root: Folder, jobs: list[Job]) -> list[Job]:
+    def _read_bulk(self, jobs: list[Job]) -> list[Job]:
         """Read many files with several processes; returns those that have to be read with more care."""
         left = {job.path: job for job in jobs}
         sizes = [(path, job.found.st_size) for path, job in left.items()]
         read = self.contents.put_many(sizes, self.place.fd)
         for path, content, file_id in self.progress("Reading files", read, len(sizes)):
-            found = left[path].found
-            folder = root.find(left[path].folder)
+            job = left[path]
+            found = job.found
             seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
             # The path may have led elsewhere meanwhile, or the file may be too young to be sure of.
-            if file_id != seen or folder is None or self._is_racy(found):
+            if file_id != seen or self._is_racy(found):
                 continue
             entry = _entry(found, content, self._xattrs(b"/proc/self/fd/%d/%s" % (self.place.fd, path), path))
-            self.edits.put_file(folder, path, Row(entry, key_of(found)))
+            self.edits.put_file(job.into, path, Row(entry, key_of(found)))
             del left[path]
         return list(left.values())
 
@@ -342,7 +342,10 @@ class Capture:
         if not hasattr(os, "listxattr"):
             return ()
         try:
-            names = [os.fsencode(name) for name in os.listxattr(file)]
+            found = os.listxattr(file)
+            if not found:
+                return ()
+            names = map(os.fsencode, found)
             kept = sorted(name for name in names if name.startswith(KEPT_XATTRS))
             return tuple((name, os.getxattr(file, name)) for name in kept)
         except OSError as error:

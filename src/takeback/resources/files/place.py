@@ -1,7 +1,8 @@
 """Reaching paths below the root without ever leaving it.
 
-Every folder is opened one name at a time, relative to the one above, and never through a symbolic link. So a link
-planted while we work can make us fail, but not write or read outside.
+Every folder is opened relative to the root, or to one above that is open, and never through a symbolic link: the kernel
+is asked to refuse them, or else each name on the way is opened by itself. So a link planted while we work can make us
+fail, but not write or read outside.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from takeback.errors import UsageError
+from takeback.resources.files import linux
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 OPEN_FOLDERS_MAX = 512
-OPEN_DEPTH_MAX = 64
 
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -36,6 +37,9 @@ class Place:
 
     def open(self, path: bytes) -> int:
         """A descriptor of the folder at this path; the caller closes it."""
+        if path and (fd := linux.open_beneath(self.fd, path, FOLDER_FLAGS)) >= 0:
+            return fd
+        # One name at a time, where the kernel cannot do it for us; or for the error, which tells what is wrong.
         fd = os.dup(self.fd)
         for name in path.split(b"/") if path else ():
             try:
@@ -92,11 +96,20 @@ class OpenFolders:
         self._fds[path] = fd
         return fd
 
+    def keep(self, path: bytes, fd: int) -> None:
+        """Take over a descriptor of the folder at this path. None of the others is closed for it."""
+        if len(self._fds) >= OPEN_FOLDERS_MAX:
+            os.close(fd)
+            return
+        if (earlier := self._fds.pop(path, -1)) >= 0:
+            os.close(earlier)
+        self._fds[path] = fd
+
     def _open(self, path: bytes) -> int:
         above, _, name = path.rpartition(b"/")
-        if not above or above.count(b"/") > OPEN_DEPTH_MAX:
-            return self._place.open(path)
-        return os.open(name, FOLDER_FLAGS, dir_fd=self(above))
+        if path and (fd := self._fds.get(above)) is not None:
+            return os.open(name, FOLDER_FLAGS, dir_fd=fd)
+        return self._place.open(path)
 
     def close(self) -> None:
         for fd in self._fds.values():
