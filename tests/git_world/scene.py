@@ -64,7 +64,8 @@ class Scene:
 
     def is_at(self, before: Picture, *, but: tuple[str, ...] = ()) -> None:
         """Everything is as it was then, and git finds nothing wrong."""
-        assert self.repo.changes_since(before, but=but) == []
+        found = self.repo.changes_since(before, but=but)
+        assert not found, "\n".join(found)
 
 
 def report(result: Result) -> dict[str, Any]:
