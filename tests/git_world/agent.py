@@ -172,7 +172,9 @@ class Agent:
         self.git(*self.chance.choice([["tag", "-d", name], ["tag", "-f", name, self.commit()]]))
 
     def reset(self) -> None:
-        self.git("reset", self.chance.choice(["--soft", "--mixed", "--hard"]), f"HEAD~{self.chance.randint(0, 3)}")
+        self.git(
+            "reset", self.chance.choice(["--soft", "--mixed", "--hard"]), f"HEAD~{self.chance.randint(0, 3)}"
+        )
 
     def remove(self) -> None:
         self.git("rm", *self.chance.choice([["-f"], ["--cached"], ["-rf"]]), "--", self.file())

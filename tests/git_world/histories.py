@@ -12,7 +12,10 @@ from pathlib import Path
 from .repo import FIRST_SECOND, Repo, lines, project
 
 VENDORED = Path(__file__).parent / "vendored"
-WORDS = "amber birch cedar dune ember fjord grove heath inlet juniper knoll larch moor nook oak pine quay ridge".split()
+WORDS = (
+    *("amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath", "inlet"),
+    *("juniper", "knoll", "larch", "moor", "nook", "oak", "pine", "quay", "ridge"),
+)
 
 
 @dataclass
@@ -35,7 +38,12 @@ class Stream:
         """One commit; gives its mark, by which a later one names it as where it starts or what it merges."""
         self.marks += 1
         who = f"Someone <someone@example.org> {FIRST_SECOND + 60 * self.marks} +0000"
-        self.text += [f"commit refs/heads/{branch}", f"mark :{self.marks}", f"committer {who}", _data(message)]
+        self.text += [
+            f"commit refs/heads/{branch}",
+            f"mark :{self.marks}",
+            f"committer {who}",
+            _data(message),
+        ]
         self.text += [f"from :{start}"] * bool(start) + [f"merge :{merge}"] * bool(merge)
         self.text += [f"R {old} {new}" for old, new in renames]
         for name, content in files.items():
@@ -114,6 +122,4 @@ def vendored(root: Path) -> Repo:
     return _replay(root, (VENDORED / "larder.fast-export").read_bytes())
 
 
-HISTORIES: dict[str, Callable[[Path], Repo]] = {
-    made.__name__: made for made in (linear, branching, vendored)
-}
+HISTORIES: dict[str, Callable[[Path], Repo]] = {made.__name__: made for made in (linear, branching, vendored)}

@@ -262,7 +262,9 @@ def _words(aspect: str, old: bytes | None, new: bytes | None) -> str:
 
 
 def _first_difference(old: bytes, new: bytes) -> int:
-    return next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    return next(
+        (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
+    )
 
 
 def _lines(text: bytes) -> list[str]:

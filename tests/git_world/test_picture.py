@@ -18,7 +18,10 @@ from .repo import STARTS, Repo, dirty, merging, project, rebasing, with_stashes
 def whole(root: Path) -> dict[bytes, tuple[object, ...]]:
     """Everything below a folder, `.git` included, with inode and times."""
     return {
-        path: (*entry, *(getattr(os.lstat(os.path.join(bytes(root), path)), n) for n in ("st_ino", "st_ctime_ns")))
+        path: (
+            *entry,
+            *(getattr(os.lstat(os.path.join(bytes(root), path)), n) for n in ("st_ino", "st_ctime_ns")),
+        )
         for path, entry in trees.picture(bytes(root)).items()
     }
 
@@ -78,7 +81,10 @@ DAMAGE: dict[str, tuple[Callable[[Repo], object], str]] = {
     "note": (lambda r: r.git("notes", "add", "-m", "x"), "ref main refs/notes/commits"),
     "HEAD elsewhere": (lambda r: r.git("symbolic-ref", "HEAD", "refs/heads/easy"), "HEAD main"),
     "HEAD detached": (lambda r: r.git("update-ref", "--no-deref", "HEAD", "easy"), "HEAD main"),
-    "symbolic ref": (lambda r: r.git("symbolic-ref", "refs/x/y", "refs/heads/main"), "symbolic ref main refs/x/y"),
+    "symbolic ref": (
+        lambda r: r.git("symbolic-ref", "refs/x/y", "refs/heads/main"),
+        "symbolic ref main refs/x/y",
+    ),
     "staged": (lambda r: r.git("add", "lib"), "entries main"),
     "index bytes": (lambda r: r.git("update-index", "--index-version", "4"), "index main"),
     "assumed unchanged": (lambda r: r.git("update-index", "--assume-unchanged", "lib"), "entries main"),
