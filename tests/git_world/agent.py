@@ -139,7 +139,7 @@ class Agent:
             self.git("checkout", *force, self.branch())
 
     def merge(self) -> None:
-        ways = (["--no-ff"], [], ["--squash"], ["-X", "theirs"])
+        ways = (["--no-ff"], ["--ff"], ["--squash"], ["-X", "theirs"])
         self.git("merge", "--no-edit", *self.chance.choice(ways), self.branch())
 
     def rebase(self) -> None:

@@ -98,9 +98,9 @@ def branching(root: Path) -> Repo:
     for number in range(10):
         branch = f"feature-{number}"
         side = tip
-        for part in range(chance.randint(1, 3)):
+        for half in range(chance.randint(1, 3)):
             one = chance.choice(names)
-            side = stream.commit(branch, f"{branch}, part {part}", {one: _page(chance)}, start=side)
+            side = stream.commit(branch, f"{branch}, part {half}", {one: _page(chance)}, start=side)
         tip = stream.commit("main", f"Meanwhile {number}", {f"log/{number}": _page(chance)}, start=tip)
         if number % 2:
             tip = stream.commit("main", f"Merge {branch}", {}, start=tip, merge=side)

@@ -1,4 +1,4 @@
-"""Looking writes nothing: until something is taken back, the repository is as git left it, to the byte and the inode."""
+"""Looking writes nothing: until something is taken back, the repository is as git left it, byte and inode."""
 
 from __future__ import annotations
 

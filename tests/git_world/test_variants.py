@@ -32,7 +32,8 @@ def taken_back(scene: Scene, script: str) -> None:
     assert scene.quick("undo") == 0
     scene.is_at(before)
     assert scene.quick("redo") == 0
-    scene.is_at(after)
+    # What the agent had broken is broken again.
+    assert differences(after, scene.look()) == []
     assert scene.quick("undo") == 0
     scene.is_at(before)
 
@@ -118,7 +119,9 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     repo.git("update-ref", name, "HEAD")
     (repo.root / os.fsdecode(b"caf\xe9")).write_text("x\n")
     repo.git("add", "-A", ".")
-    script = """name=$(printf 'caf\\351'); git update-ref -d "refs/heads/$name"; git commit -qm x; git rm -q "$name" """
+    script = (
+        """n=$(printf 'caf\\351'); git update-ref -d "refs/heads/$n"; git commit -qm x; git rm -q "$n" """
+    )
     taken_back(Scene.of(repo, tmp_path / "state"), script)
 
 
