@@ -27,6 +27,7 @@ from takeback.resources.files import deltas
 from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.resource import Files, file_text, tree_of
+from takeback.resources.git.resource import Git
 from takeback.resources.memory import Memory as MemoryResource
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
@@ -129,9 +130,22 @@ class Assembly:
         )
 
     @cached_property
+    def git(self) -> Git:
+        return Git(
+            self.root,
+            self.state,
+            self.store,
+            StoredContents(self.store),
+            generation=self._generation,
+            keep_days=self.settings.store.keep_days,
+            progress=self._progress,
+        )
+
+    @cached_property
     def observed(self) -> list[Observed]:
         """What is looked at before and after each action, in the order in which it is taken back."""
-        return [self.files]
+        # Git after files: the index describes files that are there again.
+        return [self.files, self.git]
 
     @cached_property
     def lock(self) -> WorkspaceLock:

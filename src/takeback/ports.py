@@ -169,6 +169,8 @@ class Traits(msgspec.Struct, frozen=True):
     divisible: bool = False
     """A target has parts with versions of their own, as a database has rows: where somebody else changed other
     parts, those stay and the rest is taken back, without a conflict."""
+    minor: str = ""
+    """A pattern. Targets whose names match it follow from others: they are put back without a word."""
 
 
 class Swap(msgspec.Struct, frozen=True):

@@ -12,6 +12,8 @@ from takeback.core.rollback import Do, OnConflict, Plan, Planned, Verdict
 
 NAMES_SHOWN = 3
 
+_OPEN = ("conflict", "failed", "unverifiable")
+
 _ACHIEVED = ("restored", "removed", "compensated", "cancelled", "merged")
 
 _ORDER = (
@@ -129,8 +131,15 @@ class RollbackReport(msgspec.Struct, frozen=True):
         }
 
 
-def of_plan(plan: Plan, kind: str, says: Callable[[Planned], str], *, preview: bool) -> RollbackReport:
-    """What a plan would do, or why it was not begun."""
+def of_plan(
+    plan: Plan,
+    kind: str,
+    says: Callable[[Planned], str],
+    minor: Callable[[Target], bool],
+    *,
+    preview: bool,
+) -> RollbackReport:
+    """What a plan would do, or why it was not begun. `minor` are targets that follow from others."""
     items = tuple(
         ReportItem(
             i.target,
@@ -138,7 +147,7 @@ def of_plan(plan: Plan, kind: str, says: Callable[[Planned], str], *, preview: b
             False,
             i.why,
             i.blockers,
-            is_minor(i.do.value, i),
+            is_minor(_WOULD.get(i.do, i.do.value), i, follows=minor(i.target)),
             says(i),
         )
         for i in plan.items
@@ -169,9 +178,9 @@ def hint_of(report: RollbackReport) -> str:
     return f"choose with --on-conflict {', '.join(most)} or {last}"
 
 
-def is_minor(did: str, change: Change | Planned | None) -> bool:
-    """Whether a person would not miss it."""
-    if did == "already":
+def is_minor(did: str, change: Change | Planned | None, *, follows: bool = False) -> bool:
+    """Whether a person would not miss it. `follows` says that it goes with another target."""
+    if did == "already" or (follows and did not in _OPEN):
         return True
     if isinstance(change, Planned):
         return change.changes_something and change.present == change.goal

@@ -271,7 +271,7 @@ class Rollbacks:
     def _decide(
         self, plan: Plan, kind: e.RollbackKind, *, preview: bool, even_nothing: bool = False
     ) -> RollbackReport:
-        report = of_plan(plan, kind.value, self._says, preview=preview)
+        report = of_plan(plan, kind.value, self._says, self.tracker.follows, preview=preview)
         if preview:
             return report
         if plan.conflicts:
@@ -341,7 +341,7 @@ class Rollbacks:
 
     def _shown(self, item: e.Item, change: Change | None) -> ReportItem:
         says = self.tracker.resources[item.target.resource].tell(change, back=True) if change else ""
-        minor = is_minor(item.did, change)
+        minor = is_minor(item.did.value, change, follows=self.tracker.follows(item.target))
         return ReportItem(item.target, item.did.value, item.verified, item.why, minor=minor, says=says)
 
     def _one_by_one(

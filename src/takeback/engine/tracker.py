@@ -6,6 +6,7 @@ human's), to one action, or to several, which then share them. Of a lineage only
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ import msgspec
 
 from takeback import faults
 from takeback.core import events as e
-from takeback.core.change import Change
+from takeback.core.change import Change, Target
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action
 from takeback.engine import processes
@@ -265,6 +266,11 @@ class Tracker:
     def living(self, action_id: str) -> list[int]:
         """Processes that the action started and that still live."""
         return processes.descendants(self.token(action_id))
+
+    def follows(self, target: Target) -> bool:
+        """Whether a target goes with another one, so that nobody wants to hear of it."""
+        pattern = self.resources[target.resource].traits.minor
+        return bool(pattern and re.search(pattern, target.name))
 
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""

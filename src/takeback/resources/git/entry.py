@@ -1,0 +1,108 @@
+"""What is known of one target of a repository: enough to compare it, and to put it back exactly.
+
+The first word of a version's data says what it is. A ref's value is in its id; everything else names its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from blake3 import blake3
+
+from takeback.core.change import Target, Version
+from takeback.core.codec import path_of, text_of
+
+REF, FILE, LINK, INDEX, LOG, STASH, OPERATION = "ref", "file", "link", "index", "log", "stash", "operation"
+
+
+def kind_of(version: Version) -> str:
+    """What a version is of; nothing where it is absent."""
+    return str(version.data[0]) if version else ""
+
+
+def ref(value: str, prefix: bytes) -> Version:
+    """A ref of the repository at `prefix`: an object's name, or `ref: NAME` of another ref."""
+    return Version(f"r:{value}", "", [REF, text_of(prefix)])
+
+
+def value_of(version: Version) -> str:
+    """What a ref, or the top of a stash, is at; nothing where it is absent."""
+    if not version:
+        return ""
+    return str(version.data[1]) if kind_of(version) == STASH else version.id[2:]
+
+
+def prefix_of(version: Version) -> bytes:
+    """The repository of a ref or a log, below the one of the workspace: a submodule's, a worktree's."""
+    return path_of(version.data[4] if kind_of(version) == LOG else version.data[1])
+
+
+def file(mode: int, content: bytes, size: int) -> Version:
+    return Version(f"f:{mode:o}:{content.hex()}", "", [FILE, mode, content.hex(), size])
+
+
+def link(text: bytes) -> Version:
+    return Version(f"x:{text_of(text)}", "", [LINK, text_of(text)])
+
+
+def index(entries: str, mode: int, content: bytes, size: int, mtime_ns: int) -> Version:
+    """Compared by its entries, restored to the byte: git writes it anew whenever it looks."""
+    return Version(f"i:{entries}", content.hex(), [INDEX, mode, content.hex(), size, mtime_ns])
+
+
+def log(mode: int, content: bytes, size: int, prefix: bytes = b"") -> Version:
+    return Version(f"g:{content.hex()}", "", [LOG, mode, content.hex(), size, text_of(prefix)])
+
+
+def stash(value: str, text: Version | None) -> Version:
+    """The list of stashes: the top one is a ref, the others are only in its log."""
+    data = [STASH, value, *(text.data[1:4] if text else (0, "", 0))]
+    return Version(f"s:{value}:{data[3]}", "", data)
+
+
+def stash_log(version: Version) -> Version | None:
+    """The log in which a stash keeps its list."""
+    _, _, mode, content, size = version.data
+    return log(mode, bytes.fromhex(content), size) if content else None
+
+
+def operation(files: dict[bytes, Version]) -> Version:
+    """An operation in progress: a folder of small files, which belong together."""
+    listed: list[list[Any]] = [[text_of(name), *files[name].data[1:]] for name in sorted(files)]
+    digest = blake3(repr(listed).encode()).hexdigest()
+    return Version(f"o:{digest}", "", [OPERATION, listed])
+
+
+def operation_files(version: Version) -> dict[bytes, Version]:
+    return {
+        path_of(name): file(mode, bytes.fromhex(content), size)
+        for name, mode, content, size in version.data[1]
+    }
+
+
+def content_of(version: Version) -> tuple[bytes, int] | None:
+    """The name and size of the content of a file, a log or an index."""
+    if kind_of(version) in (FILE, LOG, INDEX):
+        return bytes.fromhex(version.data[2]), version.data[3]
+    return None
+
+
+def contents_of(version: Version) -> Iterator[tuple[bytes, int]]:
+    """Everything that is stored for a version."""
+    kind = kind_of(version)
+    if kind == STASH and (text := stash_log(version)):
+        yield from contents_of(text)
+    elif kind == OPERATION:
+        for part in operation_files(version).values():
+            yield from contents_of(part)
+    elif found := content_of(version):
+        yield found
+
+
+def target_of(name: bytes) -> Target:
+    return Target("git", text_of(name))
+
+
+def name_of(target: Target) -> bytes:
+    return path_of(target.name)

@@ -1,0 +1,100 @@
+"""Every target of a repository by name, stored so that a small change costs little.
+
+The targets are dealt out to parts by a checksum of their names. A part is a blob; the manifest lists the parts.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from takeback.core.change import ABSENT, Version
+from takeback.errors import CorruptionError
+
+Get = Callable[[bytes], bytes]
+Put = Callable[[bytes], bytes]
+
+PART_TARGETS = 64
+PARTS_MAX = 256
+FORMAT = 1
+
+Targets = dict[str, Version]
+
+_parts = msgspec.msgpack.Decoder(tuple[int, list[bytes]])
+_targets = msgspec.msgpack.Decoder(Targets)
+_encoder = msgspec.msgpack.Encoder(order="sorted")
+
+
+class Manifest:
+    """The targets of one moment, as they are stored."""
+
+    def __init__(self, name: bytes, parts: list[bytes]) -> None:
+        self.name = name
+        self.parts = parts
+
+    @classmethod
+    def load(cls, name: bytes, get: Get) -> Manifest:
+        try:
+            number, parts = _parts.decode(get(name))
+        except msgspec.DecodeError as error:
+            raise CorruptionError(f"{name.hex()} is not a picture of a repository") from error
+        if number != FORMAT:
+            raise CorruptionError(f"{name.hex()} is of format {number}, which this version does not know")
+        return cls(name, parts)
+
+    def targets(self, get: Get) -> Iterator[tuple[str, Version]]:
+        for part in self.parts:
+            yield from _targets.decode(get(part)).items()
+
+
+def store(
+    targets: Mapping[str, Version], before: Mapping[str, Version], last: Manifest | None, put: Put
+) -> Manifest:
+    """Keep these targets. Parts that are as they were `before` are not written again."""
+    count = _count(len(targets))
+    if last is not None and len(last.parts) == count:
+        parts = list(last.parts)
+        moved = {name for name in targets.keys() | before.keys() if not _same(targets, before, name)}
+        dirty = {_part(name, count) for name in moved}
+    else:
+        parts = [b""] * count
+        dirty = set(range(count))
+    dealt: dict[int, Targets] = {number: {} for number in dirty}
+    for name, version in targets.items():
+        if (number := _part(name, count)) in dealt:
+            dealt[number][name] = version
+    for number, some in dealt.items():
+        parts[number] = put(_encoder.encode(some))
+    return Manifest(put(_encoder.encode((FORMAT, parts))), parts)
+
+
+def differences(before: Manifest, after: Manifest, get: Get) -> Iterator[tuple[str, Version, Version]]:
+    """Every target that differs, with its version in each."""
+    if before.name == after.name:
+        return
+    pairs = [(before.parts, after.parts)]
+    if len(before.parts) == len(after.parts):
+        pairs = [([old], [new]) for old, new in zip(before.parts, after.parts, strict=True) if old != new]
+    for old, new in pairs:
+        was = dict(Manifest(b"", old).targets(get))
+        now = dict(Manifest(b"", new).targets(get))
+        for name in was.keys() | now.keys():
+            if not _same(was, now, name):
+                yield name, was.get(name, ABSENT), now.get(name, ABSENT)
+
+
+def _same(a: Mapping[str, Version], b: Mapping[str, Version], name: str) -> bool:
+    return a.get(name, ABSENT).alike(b.get(name, ABSENT))
+
+
+def _count(targets: int) -> int:
+    count = 1
+    while count < PARTS_MAX and count * PART_TARGETS < targets:
+        count *= 2
+    return count
+
+
+def _part(name: str, count: int) -> int:
+    return zlib.crc32(name.encode()) & (count - 1)

@@ -1,0 +1,171 @@
+"""Bringing back objects that were pruned: exactly those that what is put back needs, each checked by its name.
+
+Git reads them in a scratch repository of our own, so that no setting and no hook of the user's takes part. It packs
+what is missing, and computes the name of every object in the pack anew, before the pack goes to the repository.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from takeback import faults
+from takeback.errors import BackendError, CorruptionError
+from takeback.resources.git.mirror import Mirror, copy
+
+PACKED = faults.crash_point("git-objects-packed")
+GIVEN = faults.crash_point("git-objects-given")
+
+
+_CONFIG = """[core]
+	repositoryformatversion = 1
+	bare = true
+[extensions]
+	objectformat = {}
+"""
+
+
+def program() -> str:
+    """Where git is; nothing where it is not installed."""
+    return shutil.which("git") or ""
+
+
+class Needs:
+    """The objects of one repository, with those that are kept of it."""
+
+    def __init__(self, mirror: Mirror, hash_name: str, shallow: bytes) -> None:
+        self._mirror = mirror
+        self._hash = hash_name
+        self._shallow = Path(os.fsdecode(shallow))
+        self._scratch = mirror.kept / "scratch.git"
+
+    def bring_back(self, names: Iterable[str]) -> None:
+        """Make everything that these objects lead to be in the repository, as far as it is kept."""
+        wanted = sorted(set(names))
+        if not wanted or not self._mirror.lost():
+            return
+        if not program():
+            self._link_all()
+            return
+        self._prepare()
+        listed = self._git(
+            "rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin", given=wanted
+        )
+        reached = listed.split() if listed is not None else self._one_by_one(wanted)
+        missing = self._missing(reached)
+        if missing:
+            self._give(missing)
+
+    def lacks(self, names: Iterable[str]) -> list[str]:
+        """Which of these objects, or of those that they lead to, are not in the repository."""
+        wanted = sorted(set(names))
+        if not wanted or not program():
+            return []
+        self._prepare()
+        if self._git("rev-list", "--objects", "--quiet", "--stdin", given=wanted, alone=True) is not None:
+            return []
+        return [
+            name for name in wanted if self._git("rev-list", "--objects", "--quiet", name, alone=True) is None
+        ]
+
+    def count(self, since: str, until: str) -> int | None:
+        """How many commits `until` has that `since` does not; None where that cannot be told."""
+        if not program():
+            return None
+        self._prepare()
+        found = self._git("rev-list", "--count", f"{since}..{until}")
+        return int(found) if found else None
+
+    def _one_by_one(self, wanted: list[str]) -> list[str]:
+        """What each leads to; one that is not whole any more, here or there, is left out."""
+        reached: dict[str, None] = {}
+        for name in wanted:
+            found = self._git("rev-list", "--objects", "--no-object-names", name)
+            reached.update(dict.fromkeys(found.split() if found else ()))
+        return list(reached)
+
+    def _missing(self, names: list[str]) -> list[str]:
+        found = self._git("cat-file", "--batch-check=%(objectname)", given=names, alone=True)
+        if found is None:
+            raise BackendError("git could not look at its objects; none was brought back", retryable=True)
+        return [line.removesuffix(" missing") for line in found.splitlines() if line.endswith(" missing")]
+
+    def _give(self, names: list[str]) -> None:
+        """Pack these objects, check each of them, and put the pack where git looks for it."""
+        work = self._scratch / "new"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(mode=0o700)
+        pack = work / "new.pack"
+        with open(pack, "wb") as out:
+            done = self._run(
+                ["pack-objects", "--stdout", "-q"], "\n".join(names).encode() + b"\n", out.fileno()
+            )
+        if done.returncode:
+            raise CorruptionError(f"kept git objects are damaged: {_last_line(done.stderr)}")
+        name = self._git("index-pack", str(pack))
+        listed = self._run(
+            ["show-index", f"--object-format={self._hash}"], (work / "new.idx").read_bytes(), None
+        )
+        found = {line.split()[1] for line in listed.stdout.decode().splitlines()}
+        if name is None or found != set(names):
+            raise CorruptionError("kept git objects are damaged: they are not what their names say")
+        faults.reach(PACKED)
+        folder = self._mirror.objects / "pack"
+        folder.mkdir(parents=True, exist_ok=True)
+        for suffix in (".pack", ".idx"):
+            copy(work / f"new{suffix}", folder / f"pack-{name.split()[-1]}{suffix}", mode=0o444)
+        faults.reach(GIVEN)
+        shutil.rmtree(work, ignore_errors=True)
+
+    def _link_all(self) -> None:
+        """Without git nobody can tell what is needed: everything that was lost comes back."""
+        for folder, file in self._mirror.lost():
+            self._mirror.give(folder, file, self._hash)
+
+    def _prepare(self) -> None:
+        """A repository without refs, settings or hooks, only to read objects in."""
+        for name in ("refs", "objects"):
+            (self._scratch / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._mirror.objects.mkdir(parents=True, exist_ok=True)
+        (self._scratch / "config").write_text(_CONFIG.format(self._hash))
+        (self._scratch / "HEAD").write_text("ref: refs/heads/none\n")
+        shallow = self._scratch / "shallow"
+        if self._shallow.exists():
+            shutil.copyfile(self._shallow, shallow)
+        else:
+            shallow.unlink(missing_ok=True)
+
+    def _git(self, *args: str, given: Iterable[str] = (), alone: bool = False) -> str | None:
+        done = self._run(list(args), "".join(f"{line}\n" for line in given).encode(), None, alone=alone)
+        return done.stdout.decode() if done.returncode == 0 else None
+
+    def _run(
+        self, args: list[str], given: bytes, out: int | None, *, alone: bool = False
+    ) -> subprocess.CompletedProcess[bytes]:
+        env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        env |= {
+            "GIT_DIR": str(self._scratch),
+            "GIT_OBJECT_DIRECTORY": str(self._mirror.objects),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+        }
+        if not alone:
+            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(self._mirror.kept)
+        return subprocess.run(
+            [program(), *args],
+            input=given,
+            stdout=subprocess.PIPE if out is None else out,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=self._scratch,
+        )
+
+
+def _last_line(text: bytes) -> str:
+    return (text.decode(errors="replace").strip().splitlines() or ["git says nothing"])[-1]

@@ -1,0 +1,52 @@
+"""Which objects a version needs."""
+
+from __future__ import annotations
+
+import re
+
+from takeback.core.change import Version
+from takeback.ports import Contents
+from takeback.resources.git import entry, index_file, place, refs
+from takeback.resources.git.place import Place
+from takeback.resources.git.reader import owner
+
+_POINTER = re.compile(rb"[A-Z_]+")
+_GITLINK = 0o160000
+
+
+def objects_of(name: bytes, version: Version, where: Place, contents: Contents) -> tuple[bytes, set[str]]:
+    """The repository that has the objects of this version, and which they are."""
+    kind = entry.kind_of(version)
+    if kind == entry.REF:
+        value = entry.value_of(version)
+        return owner(entry.prefix_of(version)), {value} if refs.is_object(value) else set()
+    if kind == entry.LOG:
+        return owner(entry.prefix_of(version)), refs.objects_in(_text(version, contents))
+    folder, _, last = name.rpartition(b"/")
+    prefix = owner(folder + b"/" if folder else b"")
+    if kind == entry.STASH:
+        text = entry.stash_log(version)
+        found = refs.objects_in(_text(text, contents)) if text else set()
+        return name[: -len(b"refs/stash")], found | ({entry.value_of(version)} - {""})
+    if kind == entry.INDEX:
+        return prefix, _staged(_text(version, contents), place.hash_name(where.path(prefix)))
+    if kind == entry.OPERATION:
+        files = entry.operation_files(version).values()
+        return prefix, {name for file in files for name in refs.objects_in(_text(file, contents))}
+    if kind == entry.FILE and _POINTER.fullmatch(last):
+        return prefix, refs.objects_in(_text(version, contents))
+    return prefix, set()
+
+
+def _staged(data: bytes, hash_name: str) -> set[str]:
+    try:
+        found = index_file.read(data, hash_name).entries
+    except index_file.NotAnIndex:
+        return set()
+    # A submodule's commit is in the submodule.
+    return {staged.object for staged in found if staged.mode != _GITLINK and refs.is_object(staged.object)}
+
+
+def _text(version: Version, contents: Contents) -> bytes:
+    found = entry.content_of(version)
+    return contents.read(*found) if found else b""

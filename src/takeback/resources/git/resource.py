@@ -1,0 +1,299 @@
+"""Git as a resource: the workspace's repository, with its worktrees and its submodules."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from takeback import faults
+from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.codec import text_of
+from takeback.core.events import Did, Mark
+from takeback.core.rollback import Do
+from takeback.errors import ContentGone, CorruptionError, TakebackError
+from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
+from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, words
+from takeback.resources.git.manifest import Manifest
+from takeback.resources.git.mirror import Mirror
+from takeback.resources.git.needs import Needs
+from takeback.resources.git.objects import objects_of
+from takeback.resources.git.observer import Observer
+from takeback.resources.git.reader import owner
+from takeback.resources.git.restore import Restorer, Work
+
+MARKED = faults.crash_point("git-marked")
+DAY_NS = 86_400_000_000_000
+
+
+class Git:
+    """The repository of a root. One thread of one process at a time, under the workspace's lock."""
+
+    name = "git"
+    traits = Traits(exact=True, detects_drift=True, divisible=True, minor=words.MINOR)
+
+    def __init__(
+        self,
+        root: Path,
+        state: Path,
+        blobs: BlobStore,
+        contents: Contents,
+        *,
+        generation: Callable[[], int],
+        keep_days: int,
+        progress: Progress,
+    ) -> None:
+        self._root = root
+        self._state = state / "git"
+        self._blobs = blobs
+        self._contents = contents
+        self._keep_days = keep_days
+        self._progress = progress
+        self._observer = Observer(root, state / "git.index", blobs, contents, generation)
+        self._mirrors: dict[bytes, Mirror] = {}
+
+    # The present
+
+    def mark(self) -> Mark:
+        """Look at the repository, and keep it with its objects."""
+        with self._kept_or_forgotten():
+            self._observer.look()
+        for prefix in self._observer.stores:
+            self._mirror(prefix).keep_new()
+        faults.reach(MARKED)
+        return Mark(self.name, f"b3:{self._observer.state.hex()}", "a scan", self._stated())
+
+    @contextmanager
+    def _kept_or_forgotten(self) -> Iterator[None]:
+        """What was interrupted, for whatever reason, is not believed."""
+        try:
+            yield
+        except BaseException:
+            self._observer.forget()
+            raise
+
+    def _stated(self) -> tuple[str, ...]:
+        stated = list(self._observer.stated)
+        stated += [
+            f".git/{name}: objects that are borrowed from there are not kept"
+            for name in self._observer.targets
+            if name.endswith("objects/info/alternates")
+        ]
+        if self._observer.targets and not needs.program():
+            stated.append(
+                "git is not installed: commits are not counted, and pruned objects come back all at once"
+            )
+        return tuple(stated)
+
+    def _mirror(self, prefix: bytes) -> Mirror:
+        """The objects of a repository. Its name here is its place below the main one."""
+        mirror = self._mirrors.get(prefix)
+        objects = self._observer.place.path(prefix + b"objects")
+        if mirror is None or os.fsencode(mirror.objects) != objects:
+            name = re.sub(r"[^A-Za-z0-9._-]", "+", text_of(prefix.rstrip(b"/"))) or "objects"
+            mirror = self._mirrors[prefix] = Mirror(objects, self._state / name, self._progress)
+        return mirror
+
+    def settled(self, mark: Mark) -> None:
+        """Nothing depends on it."""
+
+    def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        return {target: self._observer.version(entry.name_of(target)) for target in targets}
+
+    def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        with self._kept_or_forgotten():
+            self._observer.look()
+        return self.seen(targets)
+
+    def changed_at(self, target: Target) -> int:
+        return self._observer.changed_at(entry.name_of(target))
+
+    def audit(self) -> list[Finding]:
+        """Read every file again, whatever its times say; and see that the objects of every ref are there."""
+        with self._kept_or_forgotten():
+            self._observer.look()
+            before = dict(self._observer.targets)
+            self._observer.forget()
+            self._observer.look()
+        now = self._observer.targets
+        what = "its bytes changed although its size and times did not"
+        return [
+            Finding(f".git/{name}", what)
+            for name in sorted(before.keys() | now.keys())
+            if not before.get(name, ABSENT).alike(now.get(name, ABSENT))
+        ]
+
+    def remember(self) -> None:
+        self._observer.remember()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    # The past
+
+    def keeps(self, mark: Mark) -> bool:
+        return self._blobs.has(_name(mark))
+
+    def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
+        before, after = (Manifest.load(_name(mark), self._blobs.get) for mark in (since, until))
+        found = manifest.differences(before, after, self._blobs.get)
+        return sorted(
+            (Change(Target(self.name, name), was, now) for name, was, now in found),
+            key=lambda change: change.target,
+        )
+
+    def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
+        """Every blob that these marks need; the latest comes first, and must be whole."""
+        live: set[bytes] = set()
+        for number, mark in enumerate(marks):
+            with suppress(*(ContentGone,) if number else ()):
+                stored = Manifest.load(_name(mark), self._blobs.get)
+                live.update([stored.name, *stored.parts])
+                for _, version in stored.targets(self._blobs.get):
+                    for content, size in entry.contents_of(version):
+                        if content[:32] not in live:
+                            live.update(self._contents.blobs(content, size))
+        self._let_go()
+        return live
+
+    def _let_go(self) -> None:
+        """Objects that the repository has not had for as long as content is kept."""
+        if self._keep_days:
+            before_ns = time.time_ns() - self._keep_days * DAY_NS
+            for prefix in self._observer.stores:
+                self._mirror(prefix).let_go(before_ns)
+
+    def text(self, version: Version) -> bytes | None:
+        found = entry.content_of(version)
+        if found is None or entry.kind_of(version) == entry.INDEX:
+            return None
+        try:
+            return self._contents.read(*found)
+        except CorruptionError:
+            # Pruned or damaged: there is nothing to show. `verify --deep` tells which.
+            return None
+
+    # Taking back
+
+    def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
+        return merging.merged(self._contents, mine, base, goal)
+
+    def tell(self, change: Change, *, back: bool) -> str:
+        return words.tell(change, self._count, back=back)
+
+    def _count(self, change: Change, since: str, until: str) -> int | None:
+        version = change.after or change.before
+        return self._needs(owner(entry.prefix_of(version))).count(since, until)
+
+    def _needs(self, prefix: bytes) -> Needs:
+        where = self._observer.place
+        hash_name = place.hash_name(where.path(prefix))
+        return Needs(self._mirror(prefix), hash_name, where.path(prefix + b"shallow"))
+
+    def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        found: dict[Target, tuple[Do, str]] = {}
+        for swap in swaps:
+            if swap.goal and not all(self._blobs.has(c[:32]) for c, _ in entry.contents_of(swap.goal)):
+                why = "its content is no longer kept (pruned by the limits in takeback.toml)"
+                found[swap.target] = (Do.CONFLICT, why)
+        return found | pushes.foresee(swaps, self._observer, self._contents)
+
+    def swap(
+        self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
+    ) -> Sequence[Swapped]:
+        again = since is not None
+        paths = [path for swap in swaps for path in self._lock_paths(entry.name_of(swap.target))]
+        locks.free(self._observer.place.folder, paths)
+        locks.free(self._observer.place.root, paths)
+        now = self.read(swap.target for swap in swaps)
+        results: dict[Target, Swapped] = {}
+        works: dict[Target, Work] = {}
+        for swap in swaps:
+            target, present = swap.target, now[swap.target]
+            if present.alike(swap.goal):
+                results[target] = Swapped(target, _did(swap.goal), present, True)
+            elif present == swap.present or again:
+                works[target] = Work(entry.name_of(target), swap.present, swap.goal)
+            else:
+                why = "it was changed since the plan was made"
+                results[target] = Swapped(target, Did.CONFLICT, present, True, why)
+        self._bring_back(list(works.values()))
+        Restorer(self._observer.reader, self._contents, again=again).run(
+            [work for work in works.values() if work.did is None]
+        )
+        results.update(self._verified(works))
+        return [results[swap.target] for swap in swaps]
+
+    def _lock_paths(self, name: bytes) -> list[bytes]:
+        """The files whose locks a target may need."""
+        path = self._observer.place.path
+        folder, _, _ = name.rpartition(b"/")
+        beside = [os.path.join(folder, b"index"), re.sub(rb"(^|/)logs/", rb"\1", name, count=1)]
+        return [path(some) for some in (name, *beside, *self._packed())]
+
+    def _packed(self) -> list[bytes]:
+        return [prefix + b"packed-refs" for prefix in self._observer.stores]
+
+    def _bring_back(self, works: Sequence[Work]) -> None:
+        """Objects first: a ref never points to what is not there."""
+        wanted: dict[bytes, dict[str, list[Work]]] = {}
+        for work in works:
+            prefix, names = objects_of(work.name, work.goal, self._observer.place, self._contents)
+            for name in names:
+                wanted.setdefault(prefix, {}).setdefault(name, []).append(work)
+        for prefix, users in wanted.items():
+            finder = self._needs(prefix)
+            why = "objects that it needs are neither in the repository nor kept"
+            try:
+                finder.bring_back(users)
+            except TakebackError as error:
+                why = error.message
+            required = [name for name, some in users.items() if any(_must_be_whole(work) for work in some)]
+            for name in finder.lacks(required):
+                for work in users[name]:
+                    if _must_be_whole(work):
+                        work.did, work.why = Did.FAILED, why
+
+    def _verified(self, works: Mapping[Target, Work]) -> dict[Target, Swapped]:
+        """Look at the repository again, and compare it with what was promised."""
+        now = self.read(works)
+        results = {}
+        for target, work in works.items():
+            did, why = work.did or Did.FAILED, work.why
+            promised = did in (Did.RESTORED, Did.REMOVED)
+            verified = now[target].alike(work.goal) if promised else did is not Did.FAILED
+            if promised and not verified:
+                why = "it is not as it was promised: something else wrote at the same time"
+            results[target] = Swapped(target, did, now[target], verified, why or self._left(work))
+        return results
+
+    def _left(self, work: Work) -> str:
+        """A worktree's folder outside the workspace is not ours to remove."""
+        if work.goal or not re.search(rb"(^|/)worktrees/[^/]+/gitdir$", work.name):
+            return ""
+        found = entry.content_of(work.present)
+        folder = os.path.dirname(self._contents.read(*found).strip()) if found else b""
+        inside = folder.startswith(os.fsencode(self._root) + b"/")
+        return (
+            ""
+            if inside or not os.path.isdir(folder)
+            else f"its folder {os.fsdecode(folder)} is outside, and stays"
+        )
+
+
+def _must_be_whole(work: Work) -> bool:
+    """What git could not do without: a log may name what was pruned long ago."""
+    return work.kind in (entry.REF, entry.STASH, entry.INDEX)
+
+
+def _did(goal: Version) -> Did:
+    return Did.RESTORED if goal else Did.REMOVED
+
+
+def _name(mark: Mark) -> bytes:
+    if not mark.state.startswith("b3:"):
+        raise CorruptionError(f"{mark.state!r} is not the name of a picture of a repository")
+    return bytes.fromhex(mark.state[3:])

@@ -1,0 +1,141 @@
+"""Changes of a repository as a person would say them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from takeback.core.change import Change, Version
+from takeback.resources.git import entry, refs
+
+Count = Callable[[Change, str, str], int | None]
+"""How many commits the second has that the first does not, in the repository of a change."""
+
+MINOR = (
+    r"(^|/)(logs/.*|ORIG_HEAD|FETCH_HEAD|AUTO_MERGE|COMMIT_EDITMSG|MERGE_MSG|MERGE_MODE|MERGE_AUTOSTASH|SQUASH_MSG"
+    r"|TAG_EDITMSG|MERGE_RR|rr-cache/.*|REBASE_HEAD|BISECT_(?!START$).*|gc\.log|sharedindex\..*"
+    r"|worktrees/[^/]+/(?!gitdir$).*|modules/.*/(config|description|info/.*|hooks/.*))$"
+)
+"""What is put back without a word: it follows from what is said."""
+
+_OPERATIONS = {
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_START": "bisect",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase or am",
+    "sequencer": "series of picks",
+}
+_PLACE = re.compile(
+    r"^(?:(?P<where>.*?/)??)(?P<name>HEAD|index|refs/.*|[A-Z_]+_(?:HEAD|START)|rebase-\w+|sequencer)$"
+)
+
+
+def tell(change: Change, count: Count, *, back: bool) -> str:
+    """`branch feature back at 3fa9c1e, 2 commits dropped`."""
+    name, where = change.target.name, ""
+    if entry.kind_of(change.after or change.before) == entry.LOG:
+        return f"reflog of {name.replace('logs/', '', 1)}"
+    if found := _PLACE.match(name):
+        name, where = found["name"], _where(found["where"] or "")
+    before, after = change.before, change.after
+    kind = entry.kind_of(after or before)
+    if kind == entry.REF and name == "HEAD":
+        return where + _head(after, back=back)
+    if kind == entry.REF:
+        return where + _ref(name, change, count, back=back)
+    if kind == entry.STASH:
+        return where + _stash(before, after, back=back)
+    if name in _OPERATIONS:
+        return where + _operation(_OPERATIONS[name], before, after, back=back)
+    if name == "index":
+        return where + ("index restored" if back else "index changed")
+    if name.startswith("worktrees/") and name.endswith("/gitdir"):
+        return _changed(f"worktree {name.split('/')[1]}", before, after, back=back)
+    return f".git/{name}" if kind else ""
+
+
+def _where(prefix: str) -> str:
+    words = []
+    if found := re.match(r"modules/(.*?)/(?:worktrees/|modules/|$)", prefix):
+        words.append(f"submodule {found[1]}: ")
+    if found := re.search(r"worktrees/([^/]+)/$", prefix):
+        words.append(f"worktree {found[1]}: ")
+    return "".join(words)
+
+
+def _head(after: Version, *, back: bool) -> str:
+    again = "back " if back else ""
+    if not after:
+        return "HEAD removed"
+    value = entry.value_of(after)
+    if value.startswith("ref: "):
+        return f"HEAD {again}on {short(value[5:])}"
+    return f"HEAD {again}at {value[:7]}, on no branch"
+
+
+def _ref(name: str, change: Change, count: Count, *, back: bool) -> str:
+    what = _named(name)
+    old, new = entry.value_of(change.before), entry.value_of(change.after)
+    if not new:
+        return f"{what} removed"
+    if not old:
+        return f"{what} back at {_at(new)}" if back else f"{what} created at {_at(new)}"
+    if not (refs.is_object(old) and refs.is_object(new)):
+        return f"{what} back at {_at(new)}" if back else f"{what} at {_at(new)}"
+    dropped, added = count(change, new, old), count(change, old, new)
+    words = [f"{what} back at {_at(new)}" if back else f"{what} from {_at(old)} to {_at(new)}"]
+    if added:
+        words.append(f"{_commits(added)} {'back' if back else 'added'}")
+    if dropped:
+        words.append(f"{_commits(dropped)} dropped")
+    return ", ".join(words)
+
+
+def _stash(before: Version, after: Version, *, back: bool) -> str:
+    if not after:
+        return "stash emptied"
+    if not before:
+        return "stash@{0} back" if back else "stashed"
+    return "stash list back as it was" if back else "stash list changed"
+
+
+def _operation(word: str, before: Version, after: Version, *, back: bool) -> str:
+    if not after:
+        return f"{word} in progress no more"
+    if not before:
+        return f"{word} in progress again" if back else f"{word} in progress"
+    return f"{word} back where it was" if back else f"{word} in progress went on"
+
+
+def _changed(what: str, before: Version, after: Version, *, back: bool) -> str:
+    if not after:
+        return f"{what} removed"
+    return f"{what} {'back' if back else 'changed' if before else 'added'}"
+
+
+def _named(name: str) -> str:
+    for prefix, word in (
+        ("refs/heads/", "branch"),
+        ("refs/tags/", "tag"),
+        ("refs/remotes/", "remote branch"),
+    ):
+        if name.startswith(prefix):
+            return f"{word} {name[len(prefix) :]}"
+    return name
+
+
+def _at(value: str) -> str:
+    return value[:7] if refs.is_object(value) else short(value.removeprefix("ref: "))
+
+
+def short(ref: str) -> str:
+    """A ref's name as people say it."""
+    for prefix in ("refs/heads/", "refs/tags/", "refs/remotes/"):
+        ref = ref.removeprefix(prefix)
+    return ref
+
+
+def _commits(number: int) -> str:
+    return f"{number:,} commit{'' if number == 1 else 's'}"
