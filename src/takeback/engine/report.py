@@ -115,8 +115,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> dict[Target, str]:
-        """How each target is named in the report."""
-        return {item.target: item.says or str(item.target) for item in self.items}
+        """How each target is named in the report, below the word for what was done, which is not said twice."""
+        return {i.target: i.says.removesuffix(f" {i.did}") or str(i.target) for i in self.items}
 
     def data(self) -> dict[str, Any]:
         """The object that `undo --json` prints."""

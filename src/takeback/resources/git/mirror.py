@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ _LOOSE = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?")
 _PACK = re.compile(r"pack-[0-9a-f]+\.(pack|idx|rev|mtimes|promisor|keep|bitmap)")
 _KEPT_PARTS = (".pack", ".idx", ".rev")
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+
+RACY_NS = 20_000_000
 
 Seen = tuple[int, int]
 """A folder of objects as it was when all of it was kept: inode and mtime."""
@@ -64,7 +67,8 @@ class Mirror:
             key = (info.st_ino, info.st_mtime_ns)
             if folders.seen.get(name) != key:
                 new += [(name, file) for file in _names(self.objects / name, name)]
-            seen[name] = key
+            # A folder that changed just now may change again without its time telling.
+            seen[name] = key if time.time_ns() - info.st_mtime_ns > RACY_NS else (0, 0)
         self._keep(new)
         if seen != folders.seen:
             self._folders = Folders(folders.boot, seen)
@@ -111,6 +115,11 @@ class Mirror:
                 names = _names(self.kept / folder, folder)
                 found += [(folder, file) for file in names if file not in there]
         return found
+
+    def has_all(self) -> bool:
+        """Whether every object of the repository is kept here."""
+        pairs = [(name, file) for name in self._folder_names() for file in _names(self.objects / name, name)]
+        return all((self.kept / folder / file).exists() for folder, file in pairs)
 
     def give(self, folder: str, file: str, hash_name: str) -> None:
         """Put one file of the kept ones back into the repository, after its hash was checked."""

@@ -135,10 +135,6 @@ class Observer:
         return rows, packed, changed
 
     def _found(self) -> list[scan.Found]:
-        self.stores, self.stated = [], []
-        if place.keeps_tables(self.place.folder):
-            self.stated = ["the repository keeps its refs in tables (reftable): .git is not covered"]
-            return []
         walk = scan.Scan(self.place.folder)
         found = list(walk.run())
         self.stores, self.stated = walk.stores, walk.stated

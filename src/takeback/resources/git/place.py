@@ -10,9 +10,7 @@ import msgspec
 LINK = b".git"
 """The name of the repository in the root, and of the target that is the file there, where it is a file."""
 
-_SETTING = rb"(?im)^[ \t]*%s[ \t]*=[ \t]*\"?([A-Za-z0-9]+)"
-_FORMAT = re.compile(_SETTING % rb"objectformat")
-_REFS = re.compile(_SETTING % rb"refstorage")
+_FORMAT = re.compile(rb"(?im)^[ \t]*objectformat[ \t]*=[ \t]*\"?([A-Za-z0-9]+)")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -57,18 +55,9 @@ def common(folder: bytes) -> bytes:
 
 def hash_name(folder: bytes) -> str:
     """The algorithm that names the objects of this repository."""
-    return _setting(folder, _FORMAT) or "sha1"
-
-
-def keeps_tables(folder: bytes) -> bool:
-    """Whether its refs are in tables (reftable), which this version does not read."""
-    return _setting(folder, _REFS) == "reftable"
-
-
-def _setting(folder: bytes, pattern: re.Pattern[bytes]) -> str:
     try:
         with open(os.path.join(folder, b"config"), "rb") as file:
-            found = pattern.search(file.read(1 << 20))
+            found = _FORMAT.search(file.read(1 << 20))
     except OSError:
-        return ""
-    return found[1].decode().lower() if found else ""
+        return "sha1"
+    return found[1].decode().lower() if found else "sha1"

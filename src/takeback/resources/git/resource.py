@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from blake3 import blake3
+
 from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
-from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import ContentGone, CorruptionError, TakebackError
@@ -23,7 +25,7 @@ from takeback.resources.git.needs import Needs
 from takeback.resources.git.objects import objects_of
 from takeback.resources.git.observer import Observer
 from takeback.resources.git.reader import owner
-from takeback.resources.git.restore import Restorer, Work
+from takeback.resources.git.restore import Restorer, Work, remove_above
 
 MARKED = faults.crash_point("git-marked")
 DAY_NS = 86_400_000_000_000
@@ -89,11 +91,11 @@ class Git:
         return tuple(stated)
 
     def _mirror(self, prefix: bytes) -> Mirror:
-        """The objects of a repository. Its name here is its place below the main one."""
+        """The objects of a repository, or of a submodule's below it."""
         mirror = self._mirrors.get(prefix)
         objects = self._observer.place.path(prefix + b"objects")
         if mirror is None or os.fsencode(mirror.objects) != objects:
-            name = re.sub(r"[^A-Za-z0-9._-]", "+", text_of(prefix.rstrip(b"/"))) or "objects"
+            name = f"module-{blake3(prefix).hexdigest()[:16]}" if prefix else "objects"
             mirror = self._mirrors[prefix] = Mirror(objects, self._state / name, self._progress)
         return mirror
 
@@ -224,6 +226,7 @@ class Git:
         Restorer(self._observer.reader, self._contents, again=again).run(
             [work for work in works.values() if work.did is None]
         )
+        self._remove_repositories(works.values())
         results.update(self._verified(works))
         return [results[swap.target] for swap in swaps]
 
@@ -257,6 +260,24 @@ class Git:
                     if _must_be_whole(work):
                         work.did, work.why = Did.FAILED, why
 
+    def _remove_repositories(self, works: Iterable[Work]) -> None:
+        """Where a repository itself was taken back, its objects go too; they are kept, for a redo."""
+        for work in works:
+            if (
+                work.did is Did.REMOVED
+                and work.kind == entry.REF
+                and work.name.rpartition(b"/")[2] == b"HEAD"
+            ):
+                prefix = work.name[: -len(b"HEAD")]
+                folder = self._observer.place.path(prefix)
+                if prefix == owner(prefix) and _only_objects(folder):
+                    mirror = self._mirror(prefix)
+                    mirror.keep_new()
+                    if mirror.has_all():
+                        shutil.rmtree(mirror.objects)
+                locks.remove_empty(folder.rstrip(b"/"))
+                remove_above(self._observer.place, prefix.rstrip(b"/"))
+
     def _verified(self, works: Mapping[Target, Work]) -> dict[Target, Swapped]:
         """Look at the repository again, and compare it with what was promised."""
         now = self.read(works)
@@ -282,6 +303,16 @@ class Git:
             if inside or not os.path.isdir(folder)
             else f"its folder {os.fsdecode(folder)} is outside, and stays"
         )
+
+
+def _only_objects(folder: bytes) -> bool:
+    """Whether nothing but objects is left in a repository."""
+    for parent, folders, files in os.walk(folder):
+        if parent.rstrip(b"/") == folder.rstrip(b"/") and b"objects" in folders:
+            folders.remove(b"objects")
+        if files:
+            return False
+    return True
 
 
 def _must_be_whole(work: Work) -> bool:

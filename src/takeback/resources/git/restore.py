@@ -18,6 +18,7 @@ from takeback.errors import TakebackError
 from takeback.ports import Contents
 from takeback.resources.git import entry, locks, place, refs
 from takeback.resources.git.locks import Lock
+from takeback.resources.git.place import Place
 from takeback.resources.git.reader import Reader
 from takeback.resources.git.scan import OWN
 
@@ -254,7 +255,7 @@ class Restorer:
         """Folders that are empty now, as git would leave them; and what a repository needs to be one."""
         for work in works:
             if work.did is Did.REMOVED and work.name != place.LINK:
-                self._remove_above(work.name)
+                remove_above(self._place, work.name)
             elif (
                 work.did is Did.RESTORED
                 and work.name.rpartition(b"/")[2] == b"HEAD"
@@ -266,12 +267,14 @@ class Restorer:
                 ):
                     os.makedirs(self._place.path(prefix + name), exist_ok=True)
 
-    def _remove_above(self, name: bytes) -> None:
-        while (name := name.rpartition(b"/")[0]) and name not in _STANDING:
-            try:
-                os.rmdir(self._place.path(name))
-            except OSError:
-                return
+
+def remove_above(where: Place, name: bytes) -> None:
+    """Remove the folders above a file that is gone, as far as they are empty."""
+    while (name := name.rpartition(b"/")[0]) and name not in _STANDING:
+        try:
+            os.rmdir(where.path(name))
+        except OSError:
+            return
 
 
 def _stash_parts(version: Version) -> tuple[str, str]:

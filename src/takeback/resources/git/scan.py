@@ -46,7 +46,14 @@ class Scan:
         yield from self._repository(b"", linked=False)
 
     def _repository(self, prefix: bytes, *, linked: bool) -> Iterator[Found]:
-        for entry in self._entries(prefix):
+        entries = self._entries(prefix)
+        if any(entry.name == b"reftable" for entry in entries):
+            where = f".git/{os.fsdecode(prefix)}".rstrip("/")
+            self.stated.append(
+                f"refs are kept in tables (reftable), which are not supported: {where} is not covered"
+            )
+            return
+        for entry in entries:
             name = entry.name
             if name == b"objects" and not linked:
                 self.stores.append(prefix)
