@@ -61,7 +61,7 @@ CREATE FUNCTION takeback.make_writer(target oid) RETURNS text LANGUAGE plpgsql S
     $made$;
 
 -- Guard one table, or guard it anew after its columns changed.
-CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog SET takeback.busy = 'on'
     AS $$
     DECLARE
         writer text := takeback.make_writer(target);
@@ -88,7 +88,7 @@ CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET sea
     END
     $$;
 
-CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog SET takeback.busy = 'on'
     AS $$
     DECLARE
         event text;

@@ -113,13 +113,12 @@ class Postgres:
 
     def _foreseen(self, swap: Swap, outcome: undo.Outcome) -> tuple[Do, str]:
         token = self._token(_action(swap.target))
-        troubles = outcome.stays.get(token, ())
-        if not troubles:
+        why = words.stays(outcome.stays.get(token, ()), outcome.others.get(token, ()))
+        if not outcome.done and token in outcome.stays:
+            return Do.CONFLICT, words.reasons(outcome.stays[token])
+        if not why:
             return Do.RESTORE, ""
-        why = words.reasons(troubles)
-        if outcome.done and (token in outcome.touched):
-            return Do.MERGE, f"kept as it is: {why}"
-        return Do.CONFLICT, why
+        return (Do.MERGE if token in outcome.touched else Do.LEAVE), why
 
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
@@ -147,12 +146,11 @@ class Postgres:
             return done
         outcome = self._carry_out(place, rest, rollback, forth=forth, trial=False)
         for swap in rest:
-            why = words.reasons(outcome.stays.get(self._token(_action(swap.target)), ()))
+            token = self._token(_action(swap.target))
+            why = words.stays(outcome.stays.get(token, ()), outcome.others.get(token, ()))
             if outcome.done:
                 did = Did.MERGED if why else Did.RESTORED
-                done.append(
-                    Swapped(swap.target, did, swap.goal, verified=True, why=why and f"kept as it is: {why}")
-                )
+                done.append(Swapped(swap.target, did, swap.goal, verified=True, why=why))
             else:
                 why = why or "another change of the same rollback met a conflict"
                 done.append(Swapped(swap.target, Did.CONFLICT, swap.present, verified=True, why=why))

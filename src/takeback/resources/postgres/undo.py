@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +12,7 @@ from takeback.core.rollback import OnConflict
 from takeback.resources.postgres import inverse, link
 from takeback.resources.postgres.inverse import REFERENCES, SETTINGS, Inverse, Table, Trouble
 from takeback.resources.postgres.link import LOCK_MS, one, rows, run
+from takeback.resources.postgres.tables import Captured, Tables, captured
 
 if TYPE_CHECKING:
     Link = inverse.Link
@@ -20,41 +21,14 @@ WRITTEN = faults.crash_point("postgres-written")
 COMMITTED = faults.crash_point("postgres-committed")
 
 
-class Captured(msgspec.Struct, frozen=True):
-    """One captured statement."""
-
-    id: int
-    action: str
-    op: str
-    relation: int
-    schema: str
-    name: str
-    shape: str
-    detail: Any
-    undone_by: str
-
-    @property
-    def called(self) -> str:
-        return f"{self.schema}.{self.name}"
-
-
 class Outcome(msgspec.Struct, frozen=True):
     """What came of it for each action: whether something is, or would be, taken back, and what stays."""
 
     done: bool
     stays: Mapping[str, tuple[Trouble, ...]]
     touched: frozenset[str] = frozenset()
-
-
-def captured(db: Link, actions: Sequence[str], *, undone: bool = False) -> list[Captured]:
-    """What these actions did and what stands of it; or what was taken back of it."""
-    found = rows(
-        db,
-        "SELECT id, action, op, relation, schema, name, shape, detail, coalesce(undone_by, '') "
-        f"FROM takeback.statement WHERE action = ANY(%s) AND undone_by IS {'NOT' if undone else ''} NULL ORDER BY id",
-        [list(actions)],
-    )
-    return [Captured(*row) for row in found]
+    others: Mapping[str, Sequence[str]] = {}
+    """What is neither table nor row, and is left as it is."""
 
 
 def take_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> Outcome:
@@ -108,18 +82,36 @@ def _close(db: Link, *, keep: bool) -> None:
 def _invert(
     db: Link, statements: Sequence[Captured], actions: Sequence[str], by: str, choice: OnConflict
 ) -> Outcome:
+    pg = link.driver()
+    tables = Tables(db, statements)
+    try:
+        return _carry_out(db, tables, actions, by, choice)
+    except (pg.IntegrityError, pg.errors.DependentObjectsStillExist, pg.errors.UndefinedObject) as error:
+        # A rule that somebody has made since, or something that rests on a table, forbids it.
+        named = {s.action for s in statements}
+        trouble = Trouble("", "", "", link.first_line(error), firm=True)
+        return Outcome(False, dict.fromkeys(named, (trouble,)))
+
+
+def _carry_out(db: Link, tables: Tables, actions: Sequence[str], by: str, choice: OnConflict) -> Outcome:
     run(db, f"SET LOCAL lock_timeout = {LOCK_MS}")
     for setting in SETTINGS:
         run(db, setting)
     rows(db, "SELECT set_config(%s, %s, true)", [link.SETTING, by])
-    tables, troubles = _resolve(db, statements)
+    if troubles := tables.troubles():
+        return Outcome(False, _by_action(troubles))
+    tables.make()
+    found, troubles = _resolve(db, tables.rows)
     if troubles:
         return Outcome(False, _by_action(troubles))
-    _lock(db, tables)
-    found = Inverse(db, tables, actions).apply(choice)
-    stays = _by_action(found.troubles)
-    done = not found.troubles or (choice is OnConflict.KEEP and found.applied > 0)
-    return Outcome(done, stays, frozenset(found.touched))
+    _lock(db, found)
+    inverted = Inverse(db, found, actions).apply(choice)
+    if inverted.troubles and not (choice is OnConflict.KEEP and inverted.applied):
+        return Outcome(False, _by_action(inverted.troubles))
+    if troubles := [*tables.drop(), *tables.finish()]:
+        return Outcome(False, _by_action(troubles))
+    whole = {s.action for s in (*tables.made, *tables.dropped)}
+    return Outcome(True, _by_action(inverted.troubles), frozenset(inverted.touched | whole), tables.stays())
 
 
 def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[Table], list[Trouble]]:

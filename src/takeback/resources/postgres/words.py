@@ -55,3 +55,11 @@ def _reason(table: str, why: str, keys: list[str]) -> str:
     more = f" and {len(named) - SHOWN:,} more" if len(named) > SHOWN else ""
     noun = "row" if len(named) == 1 else "rows"
     return f"{plainly(table)}, {noun} {'; '.join(named[:SHOWN])}{more}: {why}"
+
+
+def stays(troubles: Sequence[Trouble], others: Sequence[str]) -> str:
+    """What is left as it is, and why."""
+    parts = [f"kept as it is: {reasons(troubles)}"] if troubles else []
+    if others:
+        parts.append(f"{', '.join(others[:SHOWN])} stays, which is neither table nor row")
+    return "; ".join(parts)

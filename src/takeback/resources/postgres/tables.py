@@ -1,0 +1,131 @@
+"""Tables that an action dropped are made again; those that it made are dropped, if nothing of others is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from takeback.resources.postgres.inverse import Trouble
+from takeback.resources.postgres.link import one, rows, run
+
+if TYPE_CHECKING:
+    from takeback.resources.postgres.inverse import Link
+
+
+class Captured(msgspec.Struct, frozen=True):
+    """One captured statement."""
+
+    id: int
+    action: str
+    op: str
+    relation: int
+    schema: str
+    name: str
+    shape: str
+    detail: Any
+    undone_by: str
+
+    @property
+    def called(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def table(self) -> int:
+        """The table that was made or dropped: it may be a partition of the one whose rows these are."""
+        return int(self.detail["table"])
+
+
+class Tables:
+    """The part of some statements that is about tables as a whole."""
+
+    def __init__(self, db: Link, statements: Sequence[Captured]) -> None:
+        self._db = db
+        made = {s.table: s for s in statements if s.op == "create"}
+        dropped = {s.table: s for s in statements if s.op == "drop"}
+        passing = made.keys() & dropped.keys()
+        roots = {s.relation for s in statements if s.op == "create" and s.table == s.relation} & passing
+        self.made = [s for oid, s in made.items() if oid not in passing]
+        self.dropped = [s for oid, s in dropped.items() if oid not in passing]
+        self.rows = [
+            s
+            for s in statements
+            if s.op not in ("alter", "other") and s.relation not in roots and not self._is_passing(s, passing)
+        ]
+        """The statements that are about rows. What came and went altogether is left out."""
+        self.others = [s for s in statements if s.op == "other"]
+        self._altered = [s for s in statements if s.op == "alter" and s.table not in passing]
+        self._new = made.keys()
+
+    @staticmethod
+    def _is_passing(statement: Captured, passing: Iterable[int]) -> bool:
+        return statement.op in ("create", "drop") and statement.table in passing
+
+    def troubles(self) -> list[Trouble]:
+        """What cannot be undone of it, known before anything is written."""
+        found = []
+        for s in self._altered:
+            shape = one(self._db, "SELECT takeback.shape(%s::oid)", [s.relation])
+            if s.table in self._new and s.shape == shape:
+                continue  # it goes as a whole
+            why = f"{s.detail['did']} cannot be taken back; how it was is kept as statement {s.id} of schema takeback"
+            found.append(Trouble(s.action, s.called, "", why, firm=True))
+        taken = [s for s in self.dropped if one(self._db, "SELECT to_regclass(%s)", [s.detail["named"]])]
+        why = "another table has its name now"
+        return [*found, *(Trouble(s.action, s.called, "", why, firm=True) for s in taken)]
+
+    def make(self) -> None:
+        """Make the dropped tables again, without rows."""
+        self._carry_out("make", self.dropped)
+
+    def drop(self) -> list[Trouble]:
+        """Drop the tables that were made. Their rows are gone by now, but for those of others."""
+        found = []
+        for s in reversed(self.made):
+            named = one(self._db, "SELECT takeback.quoted(%s::oid)", [s.table])
+            if named is None:
+                continue
+            if one(self._db, f"SELECT EXISTS (SELECT FROM {named})"):
+                found.append(Trouble(s.action, s.called, "", "rows of others are in it", firm=True))
+            else:
+                run(self._db, f"DROP TABLE {named}")
+        return found
+
+    def finish(self) -> list[Trouble]:
+        """What can only be made when the rows are there; then look whether all is as it was."""
+        # Of a table with partitions the whole comes last: its indexes are made of those of its parts.
+        self._carry_out("finish", self.dropped[::-1])
+        self._carry_out("values", self.dropped)
+        found = []
+        for s in self.dropped:
+            named, how = s.detail["named"], s.detail["how"]
+            now = one(self._db, "SELECT takeback.definition(to_regclass(%s)::oid)", [named])
+            different = [x for part in ("make", "finish") for x in set(now[part]) ^ set(how[part])]
+            if different:
+                why = f"it could not be made as it was: {different[0][:200]}"
+                found.append(Trouble(s.action, s.called, "", why, firm=True))
+        return found
+
+    def _carry_out(self, part: str, tables: Sequence[Captured]) -> None:
+        # A key between two dropped tables is told by both.
+        for statement in dict.fromkeys(x for s in tables for x in s.detail["how"][part]):
+            run(self._db, statement)
+
+    def stays(self) -> dict[str, list[str]]:
+        """What is neither table nor row, and is left as it is, by action."""
+        found: dict[str, list[str]] = {}
+        for s in self.others:
+            found.setdefault(s.action, []).append(s.detail["did"])
+        return found
+
+
+def captured(db: Link, actions: Sequence[str], *, undone: bool = False) -> list[Captured]:
+    """What these actions did and what stands of it; or what was taken back of it."""
+    found = rows(
+        db,
+        "SELECT id, action, op, relation, schema, name, shape, detail, coalesce(undone_by, '') "
+        f"FROM takeback.statement WHERE action = ANY(%s) AND undone_by IS {'NOT' if undone else ''} NULL ORDER BY id",
+        [list(actions)],
+    )
+    return [Captured(*row) for row in found]
