@@ -32,6 +32,20 @@ echo "Agent: hmm, now the tests fail."
 exit 1
 """
 
+HISTORIAN = """\
+git checkout --quiet -b cleanup
+git rm --quiet -r migrations
+git commit --quiet -m "Nobody needs these"
+git branch --quiet -D wishlist
+git stash drop --quiet
+git reflog expire --expire=now --all && git gc --quiet --prune=now
+python3 - << END
+import sqlite3
+db = sqlite3.connect("shop.db")
+db.executescript("update orders set item = 'lost'; create table junk (x); insert into junk values (1);")
+END
+"""
+
 PROJECT = {
     "README.md": "# Shop\n\nSells shoes.\n",
     ".gitignore": ".env\n*.db\n",
@@ -59,9 +73,12 @@ class Demo:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "shop"
         self.agent = folder / "agent.sh"
+        self.historian = folder / "historian.sh"
         ours = ("TAKEBACK_", "GIT_")
         self._env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self._env |= {"TAKEBACK_HOME": str(folder / "state"), "PYTHONSAFEPATH": "1"}
+        who = {"NAME": "You", "EMAIL": "you@example.org"}
+        self._env |= {f"GIT_{role}_{k}": v for role in ("AUTHOR", "COMMITTER") for k, v in who.items()}
         # The commands run in another folder, and find this checkout where it is not installed.
         self._env["PYTHONPATH"] = str(Path(__file__).resolve().parents[1] / "src")
         if not sys.stdout.isatty():
@@ -81,7 +98,29 @@ class Demo:
         database.close()
         self.agent.write_text(AGENT)
         if shutil.which("git"):
-            subprocess.run(["git", "init", "--quiet"], cwd=self.root, env=self._env)
+            self.historian.write_text(HISTORIAN)
+            self.git("init", "--quiet", "--initial-branch=main")
+            self.git("add", ".")
+            self.git("commit", "--quiet", "-m", "A shop")
+            self.git("branch", "wishlist")
+            (self.root / "src/db.py").write_text("def connect():\n    return 'half an idea'\n")
+            self.git("stash", "--quiet")
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=self.root, env=self._env, stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise Failed(f"git {words[0]} ended with {done.returncode}")
+        return done.stdout
+
+    def history(self) -> str:
+        """Every branch, what is checked out, what is staged and stashed, as git tells it; and the rows."""
+        asked = [["show-ref"], ["symbolic-ref", "HEAD"], ["ls-files", "--stage"], ["stash", "list"]]
+        told = [self.git("--no-optional-locks", *words) for words in asked]
+        told.append(self.git("fsck", "--no-dangling"))
+        database = sqlite3.connect(f"file:{self.root}/shop.db?mode=ro", uri=True)
+        told.append("\n".join(database.iterdump()))
+        database.close()
+        return "\n".join(told)
 
     def takeback(self, *words: str, code: int = 0) -> None:
         """Show a command and what it prints, as a terminal would."""
@@ -194,6 +233,19 @@ def both_in_one_file(demo: Demo) -> None:
     print("\n  Compared by this script: the agent's line is gone, yours is there.", flush=True)
 
 
+def branches_and_rows(demo: Demo) -> None:
+    say("Agents do not only edit files. This one rewrites the history of the project, and a table.")
+    before = demo.history()
+    demo.takeback("run", "--name", "tidy up history", "--", "sh", "../historian.sh")
+    if demo.history() == before:
+        raise Failed("the agent did less than it should")
+    say("The commits that git has thrown away for good are still here. One undo for all of it.")
+    demo.takeback("undo")
+    if demo.history() != before:
+        raise Failed("git or the rows are not as they were")
+    print("\n  Compared by this script, with git itself and a dump of the rows: all as before.", flush=True)
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="takeback-demo-") as folder:
         demo = Demo(Path(folder).resolve())
@@ -201,6 +253,8 @@ def main() -> int:
         try:
             wreck_and_take_back(demo)
             both_in_one_file(demo)
+            if shutil.which("git"):
+                branches_and_rows(demo)
             say("The whole story. What no agent did is marked as outside, and stays yours.")
             demo.takeback("log")
             say("Last, check that the record itself is complete and every stored byte is right.")

@@ -169,6 +169,9 @@ class Traits(msgspec.Struct, frozen=True):
     divisible: bool = False
     """A target has parts with versions of their own, as a database has rows: where somebody else changed other
     parts, those stay and the rest is taken back, without a conflict."""
+    of_the_tree: bool = True
+    """Belongs to what `restore` makes equal to a checkpoint. A branch does not: it moves only in an undo of exactly
+    what an action did to it."""
     minor: str = ""
     """A pattern. Targets whose names match it follow from others: they are put back without a word."""
     within_files: bool = False

@@ -103,7 +103,8 @@ class Rollbacks:
             found = self.ledger.history.checkpoints.get(checkpoint)
             if found is None:
                 raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
-            for mark in found.taken.marks:
+            marks = [m for m in found.taken.marks if self.tracker.resources[m.resource].traits.of_the_tree]
+            for mark in marks:
                 if not self.tracker.observed[mark.resource].keeps(mark):
                     raise ConflictError(
                         f"the {mark.resource} of {checkpoint} were pruned, so nothing was changed",
@@ -111,7 +112,7 @@ class Rollbacks:
                     )
             items = [
                 self._restored(change, checkpoint)
-                for mark in found.taken.marks
+                for mark in marks
                 for change in self._way_back(mark)
                 if wanted(change.target)
             ]
