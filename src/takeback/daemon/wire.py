@@ -1,0 +1,57 @@
+"""What goes over the daemon's socket. knock.py has the other end, and the words on its form."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from takeback.daemon.knock import MAGIC
+
+REQUEST_BYTES_MAX = 64 << 20
+FIELDS_MIN = 5
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One event of an agent, and where it came from."""
+
+    identity: bytes
+    agent: str
+    cwd: Path
+    pid: int
+    """The process that asked for us: the agent, or a shell of it."""
+    environment: Mapping[str, str]
+    data: bytes
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the agent is to be told, in its own dialect."""
+
+    code: int = 0
+    out: bytes = b""
+    err: bytes = b""
+
+    def encoded(self) -> bytes:
+        return b"%d %d\n" % (self.code, len(self.out)) + self.out + self.err
+
+
+class Garbled(ValueError):
+    """Not what knock.py sends."""
+
+
+def read(message: bytes) -> Request:
+    head, separator, data = message.partition(b"\0\0")
+    fields = head.split(b"\0")
+    if not separator or fields[0] != MAGIC or len(fields) < FIELDS_MIN or not fields[4].isdigit():
+        raise Garbled("this is no event of an agent")
+    told = [os.fsdecode(field).partition("=") for field in fields[5:]]
+    return Request(
+        identity=fields[1],
+        agent=os.fsdecode(fields[2]),
+        cwd=Path(os.fsdecode(fields[3])),
+        pid=int(fields[4]),
+        environment={name: value for name, _, value in told},
+        data=data,
+    )
