@@ -41,7 +41,7 @@ def test_a_workspace_stays_open_and_sees_what_changed(opening: Opening) -> None:
     (root / "file").write_text("x")
     with pool.workspace(root) as again:
         assert again is workspace
-        assert [str(change.target) for change in again.drift()] == ["file"]
+        assert [str(change.target) for change in again.drift()] == [".", "file"]
     assert opening.opened == ["a"]
     pool.close()
 
