@@ -41,7 +41,7 @@ db.close()
 print(rounds, flush=True)
 """
 
-BOOKS = "SELECT (SELECT sum(total) FROM account), (SELECT total FROM account WHERE name = 'b') - sum(amount) FROM moved"
+BOOKS = "SELECT (SELECT sum(total) FROM account), (SELECT max(total) FROM account) - sum(amount) FROM moved"
 
 HEAD = "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None)\n"
 CLIENT = f"{HEAD}for line in sys.stdin: print(db.execute(line).fetchall(), flush=True)"

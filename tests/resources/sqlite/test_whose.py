@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from takeback.errors import RollbackIncomplete
 from takeback.opening import open_workspace
 from takeback.resources.sqlite import reading
 from takeback.testing import crash
 from takeback.workspace import Workspace
 
-from .tool import ask, fill, picture, sql
+from .tool import ask, fill, picture, sql, tool
 
 
 @pytest.fixture(params=["delete", "wal"])
@@ -109,8 +109,7 @@ def test_only_the_log_is_removed(tb: Workspace, root: Path) -> None:
     """What was committed and stood in the log alone is lost with it, and comes back."""
     path, live = root / "app.db", root.parent / "live.db"
     fill(live, "wal")
-    script = "import sqlite3,sys,os; d=sqlite3.connect(sys.argv[1]); d.execute('DELETE FROM orders'); d.commit(); os._exit(0)"
-    subprocess.run(["python3", "-c", script, str(live)], check=True)
+    tool(live, "db.execute('DELETE FROM orders'); db.commit(); import os; os._exit(0)")
     for name in ("", "-wal"):
         shutil.copy(f"{live}{name}", f"{path}{name}")
     tb.save()
@@ -125,8 +124,7 @@ def test_only_the_database_is_removed_beside_its_log(tb: Workspace, root: Path) 
     """A log that is left over is never read into the database that comes back."""
     path, live = root / "app.db", root.parent / "live.db"
     fill(live, "wal")
-    script = "import sqlite3,sys,os; d=sqlite3.connect(sys.argv[1]); d.execute('DELETE FROM orders'); d.commit(); os._exit(0)"
-    subprocess.run(["python3", "-c", script, str(live)], check=True)
+    tool(live, "db.execute('DELETE FROM orders'); db.commit(); import os; os._exit(0)")
     for name in ("", "-wal"):
         shutil.copy(f"{live}{name}", f"{path}{name}")
     tb.save()
@@ -143,8 +141,9 @@ def test_a_log_of_somebody_else_stands_in_the_way(tb: Workspace, app: Path) -> N
     with tb.recording("agent"):
         app.unlink()
     (app.parent / "app.db-journal").write_bytes(b"of another one")
-    report = pytest.raises(Exception, tb.undo).value.report
-    (item,) = [item for item in report.items if item.resource == "sqlite"]
+    with pytest.raises(RollbackIncomplete) as caught:
+        tb.undo()
+    (item,) = [item for item in caught.value.report.items if item.resource == "sqlite"]
     assert (item.did, item.verified) == ("failed", False)
     assert "app.db-journal" in item.why
     assert (app.parent / "app.db-journal").read_bytes() == b"of another one"
