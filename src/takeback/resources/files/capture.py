@@ -62,6 +62,9 @@ class Claims(Protocol):
     def again(self) -> Iterable[bytes]:
         """Paths that have to be looked at, for the answer may be another one by now."""
 
+    def holds(self, folder: bytes) -> bool:
+        """Whether a folder has claimed files in it, so that its time moves without anything to be seen."""
+
     def forget(self) -> None:
         """Everything is about to be looked at anew."""
 

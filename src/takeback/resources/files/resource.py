@@ -73,6 +73,7 @@ class Files:
         self._progress = progress
         self._stated = tuple(stated)
         self._claimed = claimed
+        self._claims = claims
         self._excluded = excluded
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
         self._doors = doors = Doors(place, state / "doors")
@@ -276,7 +277,10 @@ class Files:
         for target, work in works.items():
             did, why = work.did or Did.FAILED, work.why
             promised = did in (Did.RESTORED, Did.REMOVED)
-            verified = now[target].alike(goals[target]) if promised else did is not Did.FAILED
+            same = now[target].alike(goals[target]) or (
+                now[target] == goals[target] and self._claims.holds(work.path)
+            )
+            verified = same if promised else did is not Did.FAILED
             present, goal = entry_of(now[target]), entry_of(goals[target])
             if (
                 present is not None

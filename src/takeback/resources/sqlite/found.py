@@ -86,6 +86,10 @@ class Found:
                 yield path
                 yield from self.beside(path)
 
+    def holds(self, folder: bytes) -> bool:
+        """Whether there are databases in a folder: files come and go beside them, and so its time does."""
+        return any(os.path.dirname(path) == folder for path in self.inside)
+
     def forget(self) -> None:
         """Everything will be come across anew."""
         self.inside.clear()
