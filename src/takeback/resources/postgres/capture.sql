@@ -100,6 +100,14 @@ CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET s
     END
     $$;
 
+-- What a table that is gone leaves behind.
+CREATE FUNCTION takeback.forget(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog SET takeback.busy = 'on'
+    AS $$
+    BEGIN
+        EXECUTE format('DROP FUNCTION IF EXISTS takeback.%I()', 'capture_' || target);
+    END
+    $$;
+
 -- The tables in guarded schemas, and why some of them cannot be guarded.
 CREATE FUNCTION takeback.tables(OUT target oid, OUT named text, OUT why text) RETURNS SETOF record LANGUAGE sql STABLE
     SET search_path = pg_catalog

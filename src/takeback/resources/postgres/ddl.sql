@@ -66,7 +66,7 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
         FOR gone IN SELECT * FROM pg_event_trigger_dropped_objects() LOOP
             CONTINUE WHEN NOT gone.schema_name = ANY (SELECT unnest(schemas) FROM takeback.guard);
             IF gone.object_type = 'table' AND gone.objsubid = 0 THEN
-                EXECUTE format('DROP FUNCTION IF EXISTS takeback.%I()', 'capture_' || gone.objid);
+                PERFORM takeback.forget(gone.objid);
             END IF;
             CONTINUE WHEN takeback.action() = '' OR NOT (gone.original OR gone.object_type = 'table');
             IF gone.object_type = 'table' AND gone.objsubid = 0 THEN

@@ -39,12 +39,23 @@ CREATE FUNCTION takeback.columns(target oid) RETURNS text LANGUAGE sql STABLE SE
                 FROM takeback.sequences(target) s WHERE s."column" = a.attname AND s.kind = 'i')
             WHEN a.atthasdef THEN format(' DEFAULT %s', pg_get_expr(adbin, adrelid))
             ELSE '' END
-        || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END,
+        || CASE WHEN a.attnotnull THEN coalesce((
+                SELECT format(' CONSTRAINT %I', conname) FROM pg_constraint
+                WHERE conrelid = target AND contype = 'n' AND conkey = ARRAY[a.attnum]), '') || ' NOT NULL'
+            ELSE '' END,
         ', ' ORDER BY a.attnum), '')
     FROM pg_attribute a
         JOIN pg_type t ON t.oid = a.atttypid
         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     WHERE a.attrelid = target AND a.attnum > 0 AND NOT a.attisdropped
+    $$;
+
+-- The indexes of a table that are not made by its constraints.
+CREATE FUNCTION takeback.indexes(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
+    AS $$
+    SELECT pg_get_indexdef(indexrelid) FROM pg_index
+    WHERE indrelid = target
+        AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u', 'x'))
     $$;
 
 CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
@@ -65,6 +76,9 @@ CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql
     (SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', takeback.quoted(target), conname, pg_get_constraintdef(oid))
     FROM pg_constraint WHERE conrelid = target AND contype IN ('p', 'u', 'x', 'c') AND (conislocal OR contype <> 'c')
     ORDER BY array_position(ARRAY['p', 'u', 'x', 'c'], contype::text), conname)
+    UNION ALL
+    -- A partition brings its own indexes along, else it is given others.
+    (SELECT takeback.indexes(oid) FROM pg_class WHERE oid = target AND relispartition ORDER BY 1)
     UNION ALL
     SELECT format('ALTER TABLE %s ATTACH PARTITION %s %s', takeback.quoted(inhparent), takeback.quoted(target),
         pg_get_expr(relpartbound, oid))
@@ -95,9 +109,11 @@ CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE 
 
 CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
     AS $$
-    (SELECT pg_get_indexdef(indexrelid) FROM pg_index
-    WHERE indrelid = target AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u', 'x'))
-    ORDER BY 1)
+    (SELECT takeback.indexes(oid) FROM pg_class WHERE oid = target AND NOT relispartition ORDER BY 1)
+    UNION ALL
+    (SELECT format('ALTER INDEX %s ATTACH PARTITION %s', takeback.quoted(inhparent), takeback.quoted(inhrelid))
+    FROM pg_index JOIN pg_inherits ON inhrelid = indexrelid
+    WHERE indrelid = target AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid) ORDER BY 1)
     UNION ALL
     (SELECT pg_get_statisticsobjdef(oid) FROM pg_statistic_ext WHERE stxrelid = target ORDER BY 1)
     UNION ALL

@@ -75,7 +75,8 @@ CREATE FUNCTION takeback.written(target oid, alias text) RETURNS text LANGUAGE p
             SELECT FROM pg_attribute
             WHERE attrelid = root AND attnum > 0 AND NOT attisdropped AND attgenerated <> ''
         ) THEN
-            RETURN format('%s::%s::text', alias, takeback.quoted(root));
+            -- With the star it is the row, also where a column has the name of the alias.
+            RETURN format('(%s.*)::%s::text', alias, takeback.quoted(root));
         END IF;
         SELECT string_agg(CASE attgenerated WHEN '' THEN format('%s.%I', alias, attname) ELSE 'NULL' END, ', ' ORDER BY attnum)
         INTO columns FROM pg_attribute WHERE attrelid = root AND attnum > 0 AND NOT attisdropped;

@@ -94,15 +94,16 @@ class Tables:
 
     def finish(self) -> list[Trouble]:
         """What can only be made when the rows are there; then look whether all is as it was."""
-        # Of a table with partitions the whole comes last: its indexes are made of those of its parts.
-        self._carry_out("finish", self.dropped[::-1])
+        self._carry_out("finish", self.dropped)
         self._carry_out("values", self.dropped)
         found = []
+        # A key that went with the first of two tables is not told by the second.
+        every = {x for s in self.dropped for part in ("make", "finish") for x in s.detail["how"][part]}
         for s in self.dropped:
-            named, how = s.detail["named"], s.detail["how"]
-            now = one(self._db, "SELECT takeback.definition(to_regclass(%s)::oid)", [named])
-            different = [x for part in ("make", "finish") for x in set(now[part]) ^ set(how[part])]
-            if different:
+            wanted = {x for part in ("make", "finish") for x in s.detail["how"][part]}
+            how = one(self._db, "SELECT takeback.definition(to_regclass(%s)::oid)", [s.detail["named"]])
+            now = {*how["make"], *how["finish"]}
+            if different := sorted((wanted - now) | (now - every)):
                 why = f"it could not be made as it was: {different[0][:200]}"
                 found.append(Trouble(s.action, s.called, "", why, firm=True))
         return found
