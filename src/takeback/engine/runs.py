@@ -86,7 +86,7 @@ class Run(Seam):
         self._replayed = False
         self._replica: dict[str, Any] = {}
         self._names: Counter[str] = Counter()
-        self._intents: dict[str, Iterator[int]] = {}
+        self._intents: dict[bytes, Iterator[int]] = {}
         self.at_work = AtWork()
         self._beat = Heartbeat(parts.tracker.life, BEAT_S)
 
@@ -359,7 +359,7 @@ class Run(Seam):
         step = innermost(self)
         return Standing(step.id if step else "", self._innermost(), replayed=self._replayed)
 
-    def _nth(self, intent: str) -> int:
+    def _nth(self, intent: bytes) -> int:
         """How often this was wanted so far. One step for the interpreter, so threads do not get the same."""
         return next(self._intents.setdefault(intent, itertools.count(1)))
 
