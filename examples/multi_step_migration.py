@@ -99,7 +99,9 @@ def migrate(folder: Path) -> None:
 
 def main(folder: Path) -> None:
     work = folder / "work"
-    work.mkdir()
+    if work.exists():
+        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+    work.mkdir(parents=True)
     os.chdir(work)
     os.environ["SHOP_DB"] = str(folder / "shop.db")
     Path("query.py").write_text("QUERY = 'SELECT name FROM customers'\n")

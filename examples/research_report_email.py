@@ -92,7 +92,9 @@ def attempt(tb: takeback.Workspace) -> None:
 
 def main(folder: Path) -> None:
     work = folder / "work"
-    work.mkdir()
+    if work.exists():
+        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+    work.mkdir(parents=True)
     os.chdir(work)
     Path("notes.md").write_text("my own notes\n")
     server = HTTPServer(("127.0.0.1", 0), Mail)
