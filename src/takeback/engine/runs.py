@@ -15,6 +15,7 @@ import msgspec
 from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.lifecycle import Life
+from takeback.core.memory import is_whole, spliced
 from takeback.core.redact import redact
 from takeback.core.rollback import Verdict
 from takeback.core.subjects import Checkpoint
@@ -379,6 +380,8 @@ class Run(Seam):
     def _pretend(self, changes: tuple[Change, ...]) -> None:
         """A committed run that is gone through again changes its own copy, not what is recorded."""
         for change in changes:
-            self._replica.pop(change.target.name, None)
+            current = self._replica.pop(change.target.name, None)
             if change.after:
-                self._replica[change.target.name] = change.after.data
+                whole = is_whole(change.after)
+                made = change.after.data if whole else spliced(current, change.after.data)
+                self._replica[change.target.name] = made
