@@ -106,18 +106,23 @@ def test_a_return_without_a_word_says_what_will_happen(tmp_path: Path) -> None:
 def test_an_undo_that_waits_says_for_what(tmp_path: Path) -> None:
     root = project(tmp_path)
     python(root, f"{OPEN}  run.call(tools.book, 'blue')")
-    code = "import takeback, time\nwith takeback.open('.', watching=False).recording('build'):\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", f"{code}  print('up', flush=True); time.sleep(2)"],
-        cwd=root,
-        env=env(root),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as busy:
-        assert busy.stdout and busy.stdout.readline() == "up\n"
-        undone = command(root, "undo", "r2")
-    assert undone.returncode == 0
-    assert "waiting for" in undone.stderr and "(build) to end" in undone.stderr
+    code = "import takeback, sys\nwith takeback.open('.', watching=False).recording('build'):\n"
+    busy = started(root, "-c", f"{code}  print('up', flush=True); sys.stdin.read()")
+    assert busy.stdout and busy.stdin and busy.stdout.readline() == "up\n"
+    undoing = started(root, "-m", "takeback", "undo", "r2")
+    assert undoing.stderr
+    said = undoing.stderr.readline()
+    busy.communicate("")
+    undoing.communicate()
+    assert "waiting for" in said and "(build) to end" in said
+    assert undoing.returncode == 0 and busy.returncode == 0
+
+
+def started(root: Path, *words: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, *words], cwd=root, env=env(root), stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
 
 
 def test_a_handler_of_the_script_itself_is_warned_about(tmp_path: Path) -> None:
@@ -134,12 +139,13 @@ def test_a_handler_of_the_script_itself_is_warned_about(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(script)], cwd=root, env=env(root), capture_output=True, text=True
     )
-    assert done.returncode == 0 and done.stderr.count("only this script can take back with it") == 1
+    assert done.returncode == 0 and done.stderr.count("only this script can call it") == 1
 
 
 @pytest.mark.parametrize("name", ["replanning", "research_report_email", "multi_step_migration"])
 def test_an_example_makes_its_folder_and_refuses_a_used_one(tmp_path: Path, name: str) -> None:
     example = Path(__file__).parents[2] / f"examples/{name}.py"
+    said = ""
     for code in (0, 1):
         done = subprocess.run(
             [sys.executable, str(example), str(tmp_path / "new/folder")],
@@ -148,8 +154,9 @@ def test_an_example_makes_its_folder_and_refuses_a_used_one(tmp_path: Path, name
             capture_output=True,
             text=True,
         )
-        assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
-    assert "is there already" in done.stderr
+        said = done.stderr
+        assert done.returncode == code and "Traceback" not in said, said
+    assert "is there already" in said
 
 
 def test_text_around_a_fence_is_named(tmp_path: Path) -> None:

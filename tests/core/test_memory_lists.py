@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 from takeback.core import memory
 from takeback.core.change import ABSENT, Change, Entry, Target
 
-items = st.lists(
-    st.none()
-    | st.booleans()
-    | st.integers(0, 2)
-    | st.floats(0, 1)
-    | st.dictionaries(st.just("k"), st.integers(0, 1)),
-    max_size=14,
+item = (
+    st.none() | st.booleans() | st.integers(0, 2) | st.just(1.0) | st.fixed_dictionaries({"k": st.booleans()})
 )
-values = items | st.none() | st.just({}) | st.integers(0, 2)
+values: st.SearchStrategy[Any] = st.lists(item, max_size=14) | st.none() | st.just({}) | st.integers(0, 2)
 
 
 def told(states: list[Any]) -> list[Entry]:

@@ -50,8 +50,8 @@ def _name(function: Function) -> str:
     name = name_of(function)
     if name.startswith(f"{MAIN}:"):
         warnings.warn(
-            f"{function.__qualname__} is part of the script itself, so only this script can take back with it: "
-            "`takeback undo` cannot. Move it into a module",
+            f"{function.__qualname__} is part of the script itself, so only this script can call it: "
+            "`takeback undo` and `takeback resume` cannot. Move it into a module",
             stacklevel=2,
         )
     return name

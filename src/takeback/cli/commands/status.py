@@ -137,7 +137,7 @@ def _remaining(history: History) -> tuple[Action, list[Item]] | None:
 
 def _way_on(history: History, rollback: Action, items: list[Item]) -> str:
     """What helps where a rollback is incomplete. A bare `undo` would go on to something else."""
-    if all(item.did is Did.UNVERIFIABLE for item in items):
+    if not any(item.did in (Did.FAILED, Did.CONFLICT) for item in items):
         return "nobody can look whether it is gone, so look yourself"
     if not isinstance(rollback.began, RollbackBegan) or rollback.kind == "redo":
         return "try again   takeback redo"
