@@ -9,6 +9,7 @@ import click
 from takeback.cli.session import Session, ago, paint, plural, shortened
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
+from takeback.engine.foreseeing import leaves_something
 from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
@@ -41,7 +42,7 @@ def answer(session: Session, workspace: Workspace, do: Callable[[], RollbackRepo
 def print_report(session: Session, history: History, report: RollbackReport) -> int:
     """Print a report and return the exit code that goes with it."""
     if session.json:
-        session.data(report.data())
+        session.data(report.data() | {"stays": _staying(history, report)})
         return _code(report)
     if report.finished_earlier:
         session.line(
@@ -60,8 +61,23 @@ def print_report(session: Session, history: History, report: RollbackReport) -> 
     for did, lines in _groups(report):
         for head, line in zip([did] + [""] * (len(lines) - 1), lines, strict=True):
             session.line(f"  {paint(head.ljust(10), bold=True)} {line}")
+    for name in _staying(history, report):
+        session.line(f"  {paint('stays'.ljust(10), bold=True)} what {name} did outside the workspace")
     _print_close(session, report)
     return _code(report)
+
+
+def _staying(history: History, report: RollbackReport) -> list[str]:
+    """Commands among what is taken back that are known to have done more than what can be."""
+    if report.kind != "undo":
+        return []
+    ids = [
+        id
+        for named in report.of
+        for id in (history.runs[named].actions if named in history.runs else [named])
+    ]
+    actions = [history.actions[id] for id in ids if id in history.actions]
+    return [shortened(action.name, 60) for action in actions if leaves_something(action)]
 
 
 def _print_stopped(session: Session, error: ConflictError, history: History) -> int:

@@ -12,13 +12,11 @@ from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
 from takeback.commands.paths import Ground, normal, place, shown
 from takeback.commands.rules import changes_behaviour
 from takeback.commands.shell import Block, Doubt, Part, Simple
+from takeback.commands.sink import Folders, Sink
 from takeback.commands.words import HERE, HOLE, HOME, WILD, is_known
 
 NESTED_MAX = 8
 FOLDERS_MAX = 8
-
-Folders = tuple[str | None, ...]
-"""Where a command may run: None is a place that nobody knows."""
 
 
 def classify(
@@ -125,7 +123,11 @@ class _Walk:
     def simple(self, simple: Simple, folders: Folders, feeder: Part | None) -> _After:
         self._in_order(simple.inside, folders)
         for name in filter(changes_behaviour, simple.assigned):
-            self.say(Reach.UNKNOWN, (f"{name}=…",), "(variable)", f"{name} may make other programs of what follows")
+            if name == "IFS" and simple.words[:1] == ("read",):
+                continue  # how lines are read
+            self.say(
+                Reach.UNKNOWN, (f"{name}=…",), "(variable)", f"{name} may make other programs of what follows"
+            )
         for redirect in simple.redirects:
             if redirect.writes:
                 self.touch(redirect.path, folders, ("redirection", ">", redirect.path), "(redirection)")
@@ -196,7 +198,7 @@ class _Walk:
         self._in_order(shell.read(plain).parts, folders)
         self._nested -= 1
 
-    def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[_Walk], None]) -> None:
+    def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[Sink], None]) -> None:
         """What is run on another machine, or in a container: there, writing anything cannot be taken back."""
         there = _Walk(Ground("/\0nowhere", "/\0home"), nested=self._nested + 1)
         run(there)

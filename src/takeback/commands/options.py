@@ -48,7 +48,11 @@ class Spelling:
         """What a long option means. It may be cut short; of several that fit, the more serious counts."""
         if name in self.meaning:
             return self.meaning[name]
-        fitting = [meaning for known, meaning in self.meaning.items() if known.startswith(name)] if len(name) > 3 else []
+        fitting = (
+            [meaning for known, meaning in self.meaning.items() if known.startswith(name)]
+            if len(name) > 3
+            else []
+        )
         return max(fitting, key=_seriousness, default=None)
 
 
@@ -57,14 +61,20 @@ def _seriousness(meaning: tuple[str, ...]) -> int:
     return max((len(order) - order.index(word) for word in meaning if word in order), default=0)
 
 
+def spelling(options: Mapping[str, str]) -> Spelling:
+    return _spelling(tuple(options.items()))
+
+
 @lru_cache(maxsize=256)
 def _spelling(items: tuple[tuple[str, str], ...]) -> Spelling:
     return Spelling(dict(items))
 
 
-def sort_words(words: Sequence[str], options: Mapping[str, str], roles: Sequence[str], *, first: bool = False) -> Given:
+def sort_words(
+    words: Sequence[str], options: Mapping[str, str], roles: Sequence[str], *, first: bool = False
+) -> Given:
     """Sort the words after a program's name. With `first` it stops at the first operand: a subcommand follows."""
-    spelling = _spelling(tuple(options.items()))
+    known = spelling(options)
     given = Given()
     before = next((n for n, role in enumerate(roles) if role in REST), None)
     pending = list(words)
@@ -74,7 +84,7 @@ def sort_words(words: Sequence[str], options: Mapping[str, str], roles: Sequence
         if not only_operands and word == "--":
             only_operands = True
         elif not only_operands and len(word) > 1 and word[0] == "-":
-            taken = _option(word, spelling, given, pending)
+            taken = _option(word, known, given, pending)
             if taken is None:
                 given.undeclared.append(word)
             if given.rest:

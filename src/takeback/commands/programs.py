@@ -4,40 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from fnmatch import fnmatchcase
 
 from takeback.commands import readers, sql
 from takeback.commands.judgement import Reach, worst
-from takeback.commands.paths import shown
 from takeback.commands.options import REST, Given, sort_words, with_roles
+from takeback.commands.paths import shown
 from takeback.commands.rules import Known, Rule, changes_behaviour, programs, reach_of
-from takeback.commands.words import HOLE, is_known
+from takeback.commands.sink import Folders, Sink
+from takeback.commands.words import HOLE, WILD, is_known
 
-Folders = tuple[str | None, ...]
 SYSTEM = re.compile(r"(?:/usr)?(?:/local)?/s?bin|/opt/homebrew/bin")
 READS = {"GET", "HEAD", "OPTIONS"}
+LOCAL = re.compile(r"\W*(?:proxycommand|localcommand|permitlocal|knownhostscommand|match)", re.IGNORECASE)
+"""Settings of ssh that run something on this machine."""
 SERIOUS = {"irreversible", "unknown", "line", "argv", "method", "write", "delete", "form", "config"}
-
-
-class Sink(Protocol):
-    """Who hears what a command does."""
-
-    def say(self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "") -> None: ...
-    def touch(
-        self,
-        word: str,
-        folders: Folders,
-        words: Sequence[str],
-        rule: str,
-        *,
-        deletes: bool = False,
-        somewhere: bool = False,
-    ) -> None: ...
-    def moved(self, word: str, folders: Folders) -> Folders: ...
-    def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None: ...
-    def line(self, text: str, folders: Folders, words: Sequence[str]) -> None: ...
-    def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[Any], None]) -> None: ...
-    def goes_on(self) -> None: ...
 
 
 def judge(sink: Sink, words: Sequence[str], folders: Folders, stdin: str | None) -> None:
@@ -116,7 +97,8 @@ class _Command:
         if rule.verbs:
             self._verbs(known, rule, given)
         if rule.reader:
-            readers.READERS[rule.reader](self._sink, self._words, given, self._folders, known.name)
+            told = readers.Told(self._sink, self._words, given, self._folders, known.name, options)
+            readers.READERS[rule.reader](told)
         self._operands(known, roles, given)
         if rule.writes and not self._writes:
             self._touch(known, rule.writes, somewhere=True)
@@ -134,30 +116,25 @@ class _Command:
         self._writes = True
         if word == "-":
             return  # the usual name of the standard output
-        self._sink.touch(
-            word, self._folders, self._words, known.name, deletes=deletes, somewhere=somewhere
-        )
+        self._sink.touch(word, self._folders, self._words, known.name, deletes=deletes, somewhere=somewhere)
 
     # Options
 
     def _options(self, known: Known, rule: Rule, given: Given) -> None:
-        for name, meaning, value in given.options:
+        for option, meaning, value in given.options:
             for word in meaning:
-                self._option(known, rule, given, name, word, value)
+                self._acting_option(known, rule, word, value)
+                if said := _reach_of_option(option, word, value, given):
+                    reach, why = said
+                    self._say(reach, known, f"{why}: {rule.why}" if rule.why else why)
 
-    def _option(
-        self, known: Known, rule: Rule, given: Given, name: str, meaning: str, value: str
-    ) -> None:
-        why = f"{name}: {rule.why}" if rule.why else f"because of {name}"
+    def _acting_option(self, known: Known, rule: Rule, meaning: str, value: str) -> None:
+        """Options that name a path, a folder, or something to be run."""
         match meaning:
-            case "irreversible" | "unknown" | "outside":
-                self._say(Reach(meaning), known, why)
             case "write" | "delete" if value:
                 self._touch(known, value, deletes=meaning == "delete")
             case "here":
                 self._touch(known, ".", somewhere=True)
-            case "sshoption" if re.match(r"(?i)\W*(proxycommand|localcommand|permitlocal|knownhostsc|match)", value):
-                self._say(Reach.UNKNOWN, known, f"{name} {value} runs something here")
             case "chdir":
                 self._folders = self._sink.moved(value, self._folders)
             case "line" if rule.remote:
@@ -166,25 +143,18 @@ class _Command:
                 self._sink.line(value, self._folders, self._words)
             case "sql":
                 self._sql(known, value)
-            case "method" if not is_known(value):
-                self._say(Reach.UNKNOWN, known, f"{name}: which request it makes is not known")
-            case "method" if value.upper() not in READS:
-                self._say(Reach.IRREVERSIBLE, known, f"sends a {value.upper()} request")
-            case "form" if not given.has("get") and not given.has("method"):
-                self._say(Reach.IRREVERSIBLE, known, f"{name}: sends data")
-            case "config" if not readers.is_plain_setting(value):
-                self._say(Reach.UNKNOWN, known, f"{name} {value} may make other commands of what follows")
             case "background":
                 self._sink.goes_on()
 
     def _unclear(self, known: Known, rule: Rule, given: Given, options: dict[str, str]) -> None:
-        serious = any(SERIOUS & set(meaning.split()) for meaning in options.values())
+        # A wildcard gives options only where files are called like them, so only those count that run something.
+        known_start = all(word.startswith(WILD) for word in given.unclear)
+        feared = SERIOUS - {"write", "delete"} if known_start else SERIOUS
+        serious = any(feared & set(meaning.split()) for meaning in options.values())
         if given.unclear and (serious or rule.reader or rule.verbs):
             self._say(Reach.UNKNOWN, known, "only the running shell knows which options it gets")
 
     def _verbs(self, known: Known, rule: Rule, given: Given) -> None:
-        from fnmatch import fnmatchcase
-
         for word in given.operands:
             found = [Reach(effect) for verb, effect in rule.verbs.items() if fnmatchcase(word, verb)]
             self._say(worst(found), known, f"{shown(word)}: {rule.why or 'changes what is not here'}")
@@ -197,6 +167,8 @@ class _Command:
             match role:
                 case "write" | "delete":
                     self._touch(known, word, deletes=role == "delete")
+                case "maybe" if word.startswith(("/", "../", "~")) or word == "..":
+                    self._touch(known, word, somewhere=True)
                 case "into":
                     self._touch(known, word, somewhere=True)
                 case "target" if re.match(r"[\w.@\[\]-]+:|\w+://", word):
@@ -235,13 +207,20 @@ class _Command:
         if role == "script":
             self._script(known, inner[0], given)
         elif rule.remote:
-            self._elsewhere(known, lambda there: there.line(" ".join(inner), (None,), self._words))
+            self._remote(known, role, inner)
         elif role == "line":
             self._sink.line(" ".join(inner), self._folders, self._words)
         else:
             self._sink.argv(inner, self._folders, self._stdin)
 
-    def _elsewhere(self, known: Known, run: Callable[[Any], None]) -> None:
+    def _remote(self, known: Known, role: str, inner: list[str]) -> None:
+        # ssh joins its words to a line; who typed them may have meant them apart.
+        if role == "line":
+            self._elsewhere(known, lambda there: there.line(" ".join(inner), (None,), self._words))
+        if role == "argv" or len(inner) > 1:
+            self._elsewhere(known, lambda there: there.argv(inner, (None,)))
+
+    def _elsewhere(self, known: Known, run: Callable[[Sink], None]) -> None:
         self._sink.elsewhere(self._words, known.name, run)
 
     def _script(self, known: Known, word: str, given: Given) -> None:
@@ -256,12 +235,33 @@ class _Command:
             self._say(Reach.UNKNOWN, known, "runs what it reads, and that is not known")
         elif rule.stdin == "sql":
             self._sql(known, self._stdin)
+        elif rule.remote:
+            line = self._stdin
+            self._elsewhere(known, lambda there: there.line(line, (None,), self._words))
         else:
             self._sink.line(self._stdin, self._folders, self._words)
 
 
+def _reach_of_option(option: str, meaning: str, value: str, given: Given) -> tuple[Reach, str] | None:
+    """How far an option makes a command reach."""
+    match meaning:
+        case "irreversible" | "unknown":
+            return Reach(meaning), f"given {option}"
+        case "method" if not is_known(value):
+            return Reach.UNKNOWN, f"{option}: which request it makes is not known"
+        case "method" if value.upper() not in READS:
+            return Reach.IRREVERSIBLE, f"sends a {value.upper()} request"
+        case "form" if not given.has("get") and not given.has("method"):
+            return Reach.IRREVERSIBLE, f"sends data by {option}"
+        case "config" if not readers.is_plain_setting(value):
+            return Reach.UNKNOWN, f"{option} {shown(value)} may make other commands of what follows"
+        case "sshoption" if LOCAL.match(value):
+            return Reach.UNKNOWN, f"{option} {shown(value)} runs something here"
+    return None
+
+
 def _only_shows(given: Given) -> Reach | None:
-    """How far it reaches where it only shows what it would do; None where it does it. The last word on that counts."""
+    """How far it reaches if it only shows what it would do; None if it does it. The last word on that counts."""
     said: Reach | None = None
     for name, meaning, value in given.options:
         if "harmless" in meaning or "rehearsal" in meaning:
@@ -274,4 +274,8 @@ def _only_shows(given: Given) -> Reach | None:
 
 
 def _no_rule(known: Known) -> str:
-    return f"there is no rule for this use of {known.name}" if known.name else "there is no rule for this subcommand"
+    return (
+        f"there is no rule for this use of {known.name}"
+        if known.name
+        else "there is no rule for this subcommand"
+    )

@@ -68,14 +68,14 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Programs and subcommands that only read, whatever they are given: separated by commas."""
     variables: str = ""
     """Variables that make other commands of the ones that follow."""
+    settings: str = ""
+    """Settings of git that make no other program run."""
     program: dict[str, Rule] = {}
 
 
 @cache
 def files() -> tuple[_File, ...]:
-    return tuple(
-        msgspec.toml.decode(path.read_bytes(), type=_File) for path in sorted(FOLDER.glob("*.toml"))
-    )
+    return tuple(msgspec.toml.decode(path.read_bytes(), type=_File) for path in sorted(FOLDER.glob("*.toml")))
 
 
 @cache
@@ -96,14 +96,14 @@ def programs() -> Known:
     return top
 
 
-@cache
-def dangerous() -> frozenset[str]:
-    return frozenset(name for file in files() for name in file.variables.split())
-
-
 def changes_behaviour(variable: str) -> bool:
     """Whether a variable makes something else of the commands that see it."""
-    return any(fnmatch.fnmatchcase(variable, pattern) for pattern in dangerous())
+    return any(fnmatch.fnmatchcase(variable, name) for file in files() for name in file.variables.split())
+
+
+def is_plain(setting: str) -> bool:
+    """Whether a setting of git makes no other program run."""
+    return any(fnmatch.fnmatchcase(setting, name) for file in files() for name in file.settings.split())
 
 
 def _names(name: str, rule: Rule) -> Iterator[list[str]]:

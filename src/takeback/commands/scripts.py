@@ -6,7 +6,9 @@ import re
 
 from takeback.commands.words import is_known
 
-_ADDRESS = re.compile(r"\s*(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/[IM]*)?(?:\s*,\s*(?:[+~]?\d+|\$|/(?:[^/\\\n]|\\.)*/[IM]*))?\s*!?\s*")
+_ADDRESS = re.compile(
+    r"\s*(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/[IM]*)?(?:\s*,\s*(?:[+~]?\d+|\$|/(?:[^/\\\n]|\\.)*/[IM]*))?\s*!?\s*"
+)
 _TO_END = re.compile(r"[^\n]*")
 _LABEL = re.compile(r"[:btT]\s*\w*")
 _LETTER = re.compile(r"[pdPDqQ=nNhHgGxlz{}]\s*\d*")
@@ -25,7 +27,9 @@ def is_plain_sed(script: str) -> bool:
         address = _ADDRESS.match(script, at)
         at = address.end() if address else at
         end = _command(script, at)
-        if end is None or (end < len(script) and script[end] not in " \t\n;}" and script[end - 1] not in "{}"):
+        if end is None or (
+            end < len(script) and script[end] not in " \t\n;}" and script[end - 1] not in "{}"
+        ):
             return False
         at = end
     return True

@@ -96,7 +96,9 @@ def _oversights(root: Node, source: bytes) -> Iterator[str]:
     for leaf in _leaves(root):
         if re.search(rb"[^ \t\r\n\\]|\\(?!\r?\n)", source[at : leaf.start_byte]):
             yield "a part of it was not understood"
-        if leaf.type == "comment" and not re.match(rb"[\s;&|()]", source[leaf.start_byte - 1 : leaf.start_byte] or b" "):
+        if leaf.type == "comment" and not re.match(
+            rb"[\s;&|()]", source[leaf.start_byte - 1 : leaf.start_byte] or b" "
+        ):
             yield "a comment begins inside a word"
         if leaf.type == "comment" and b"\n" in (leaf.text or b""):
             yield "a comment has several lines"
@@ -188,7 +190,8 @@ def _list(node: Node, depth: int) -> Iterator[Part]:
 
 def _simple(node: Node, redirects: list[Node], depth: int) -> Simple:
     words: list[str] = []
-    assigned, inside = [], []
+    assigned: list[str] = []
+    inside: list[Part] = []
     around = list(redirects)
     last = None
     for child in node.children:
@@ -249,7 +252,9 @@ def _after_heredoc(first: Part, redirects: list[Node], depth: int) -> Iterator[P
             for child in redirect.named_children:
                 if child.type == "pipeline":
                     piped += _children(child, depth)
-                elif child.type in ("heredoc_start", "heredoc_body", "heredoc_end") or child.type.endswith("_redirect"):
+                elif child.type in ("heredoc_start", "heredoc_body", "heredoc_end") or child.type.endswith(
+                    "_redirect"
+                ):
                     continue
                 else:
                     others += _more_after(child, depth)
@@ -259,7 +264,15 @@ def _after_heredoc(first: Part, redirects: list[Node], depth: int) -> Iterator[P
 
 def _more_after(child: Node, depth: int) -> Iterator[Part]:
     """A further command; or further words of the command before, which are then not where they belong."""
-    if child.type in ("word", "string", "raw_string", "concatenation", "simple_expansion", "expansion", "number"):
+    if child.type in (
+        "word",
+        "string",
+        "raw_string",
+        "concatenation",
+        "simple_expansion",
+        "expansion",
+        "number",
+    ):
         yield Doubt("words after a here-document")
     yield from _parts(child, depth + 1)
 

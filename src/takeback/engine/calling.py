@@ -252,10 +252,11 @@ class Caller:
                 f"{named.name} is transactional, which needs a guarded database, and none is; it was not called",
                 hint="declare an undo handler, or effect='irreversible'",
             )
+        effect = self._gate.effect(named.effect, given.named)
         passed = self._gate.pass_through(
             run.id,
             named.name,
-            named.effect,
+            effect,
             given.plain,
             tool=self._tool,
             named=given.named,
@@ -266,13 +267,13 @@ class Caller:
         identity = f"key {run.began.key}" if run.began.key else f"run {run.id}"
         key = keys.call_key(self._tracker.name, identity, run.began.generation, given.key, 1 + len(attempts))
         call = Call(named.name, given.plain["args"], given.plain["kwargs"], key)
-        if named.effect is e.Effect.NONE:
+        if effect is e.Effect.NONE:
             if passed:
                 self._ledger.append(passed, run.id)
             return call, ""
         began = e.ActionBegan(
             named.name,
-            named.effect,
+            effect,
             step=self._step,
             parent=self._parent,
             key=given.key,
