@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from takeback.commands import sql
 from takeback.commands.judgement import Reach
 from takeback.commands.options import Given, sort_words, spelling, takes_value
 from takeback.commands.paths import shown
 from takeback.commands.rules import is_plain
-from takeback.commands.scripts import is_plain_awk, is_plain_sed
 from takeback.commands.sink import Folders, Sink
 from takeback.commands.words import HOLE, WILD, is_known
 
@@ -76,6 +74,8 @@ def find(told: Told) -> None:
 
 
 def sed(told: Told) -> None:
+    from takeback.commands.scripts import is_plain_sed
+
     scripts = told.given.values("sed")
     files = list(told.given.operands)
     if not scripts and not told.given.has("file"):
@@ -88,6 +88,8 @@ def sed(told: Told) -> None:
 
 
 def awk(told: Told) -> None:
+    from takeback.commands.scripts import is_plain_awk
+
     if told.given.has("file") or not all(map(is_plain_awk, told.given.operands[:1])):
         told.say(Reach.UNKNOWN, "its program may write or run something")
 
@@ -172,6 +174,8 @@ def git_config(told: Told) -> None:
 
 
 def sqlite(told: Told) -> None:
+    from takeback.commands import sql
+
     file, *statements = told.given.operands or [":memory:"]
     statements += told.given.values("sql")
     if not statements:

@@ -1,9 +1,14 @@
-"""The rules about programs, as data: what is in the folder `rules`. docs/COMMANDS.md tells their form."""
+"""The rules about programs, as data: what is in the folder `rules`. docs/COMMANDS.md tells their form.
+
+Reading all of TOML takes longer than judging a command. So each rule stands on a line of its own, and only the lines
+about a program are read when it is first asked for.
+"""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -63,60 +68,89 @@ class Known(msgspec.Struct):
         return next((k for pattern, k in self.patterns.items() if fnmatch.fnmatchcase(word, pattern)), None)
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a file of rules says before its rules."""
+
     reads: str = ""
     """Programs and subcommands that only read, whatever they are given: separated by commas."""
     variables: str = ""
     """Variables that make other commands of the ones that follow."""
     settings: str = ""
     """Settings of git that make no other program run."""
-    program: dict[str, Rule] = {}
+
+
+class Book(msgspec.Struct):
+    """Every file of rules, sorted by program but not yet read."""
+
+    heads: list[Head] = []
+    lines: dict[str, list[str]] = {}
+    """The lines with the rules of a program."""
+    reads: dict[str, list[str]] = {}
+    """The subcommands of a program that only read; empty for all of it."""
+    names: dict[str, str] = {}
+    """Other names of programs."""
+
+
+_LINE = re.compile(r'^"(([^" ]+)[^"]*)" = \{.*$', re.MULTILINE)
+_ALSO = re.compile(r'\balso = "([^"]*)"')
 
 
 @cache
-def files() -> tuple[_File, ...]:
-    return tuple(msgspec.toml.decode(path.read_bytes(), type=_File) for path in sorted(FOLDER.glob("*.toml")))
-
-
-@cache
-def programs() -> Known:
-    """Every rule, by the words of its program."""
-    top = Known()
-    for file in files():
-        for name, rule in file.program.items():
-            for words in _names(name, rule):
-                _plant(top, words, name, rule)
-            for other in rule.also.split() if " " not in name else ():
+def book() -> Book:
+    found = Book()
+    for path in sorted(FOLDER.glob("*.toml")):
+        top, _, rules = path.read_text(encoding="utf-8").partition("\n[program]\n")
+        head = msgspec.convert(tomllib.loads(top), Head)
+        found.heads.append(head)
+        for name in head.reads.replace("\n", " ").split(","):
+            program, _, below = name.strip().partition(" ")
+            found.reads.setdefault(program, []).append(below)
+        for line in _LINE.finditer(rules):
+            found.lines.setdefault(line[2], []).append(line[0])
+            if line[1] == line[2] and (also := _ALSO.search(line[0])):
                 # Another name of a program has all of its subcommands.
-                if other in top.below:
-                    raise ValueError(f"two rules for {other}")
-                top.below[other] = top.below[name]
-        for name in filter(None, (name.strip() for name in file.reads.replace("\n", " ").split(","))):
-            _plant(top, name.split(), name, Rule("none"))
+                found.names |= dict.fromkeys(also[1].split(), line[2])
+    return found
+
+
+@cache
+def program(name: str) -> Known | None:
+    """All that is known of a program, by one of its names."""
+    every = book()
+    name = every.names.get(name, name)
+    if name not in every.lines and name not in every.reads:
+        fitting = (known for known in every.lines if "*" in known and fnmatch.fnmatchcase(name, known))
+        name = next(fitting, "")
+        if not name:
+            return None
+    top = Known()
+    rules = msgspec.convert(tomllib.loads("\n".join(every.lines.get(name, ()))), dict[str, Rule])
+    for key, rule in rules.items():
+        _, *below = key.split()
+        _plant(top, below, key, rule)
+        for other in rule.also.split() if below else ():
+            _plant(top, [*below[:-1], other], key, rule)
+    for words in every.reads.get(name, ()):
+        _plant(top, words.split(), f"{name} {words}".strip(), Rule("none"))
     return top
 
 
 def changes_behaviour(variable: str) -> bool:
     """Whether a variable makes something else of the commands that see it."""
-    return any(fnmatch.fnmatchcase(variable, name) for file in files() for name in file.variables.split())
+    return any(
+        fnmatch.fnmatchcase(variable, name) for head in book().heads for name in head.variables.split()
+    )
 
 
 def is_plain(setting: str) -> bool:
     """Whether a setting of git makes no other program run."""
-    return any(fnmatch.fnmatchcase(setting, name) for file in files() for name in file.settings.split())
-
-
-def _names(name: str, rule: Rule) -> Iterator[list[str]]:
-    words = name.split()
-    yield words
-    if len(words) > 1:
-        yield from ([*words[:-1], other] for other in rule.also.split())
+    return any(fnmatch.fnmatchcase(setting, name) for head in book().heads for name in head.settings.split())
 
 
 def _plant(top: Known, words: list[str], name: str, rule: Rule) -> None:
     here = top
     for word in words:
-        kids = here.patterns if set("*?[") & set(word) and word != "[" else here.below
+        kids = here.patterns if set("*?") & set(word) else here.below
         here = kids.setdefault(word, Known())
     if here.rule is not None:
         raise ValueError(f"two rules for {name}")

@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
-from tree_sitter import Language, Node, Parser
 
 from takeback.commands.words import HOLE, Misread, word_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
 
 DEPTH_MAX = 200
 BYTES_MAX = 100_000
@@ -64,6 +67,7 @@ BACKGROUND = "background"
 @cache
 def _parser() -> Parser:
     import tree_sitter_bash
+    from tree_sitter import Language, Parser
 
     return Parser(Language(tree_sitter_bash.language()))
 
