@@ -15,6 +15,7 @@ from takeback.databases import ByPlace
 from takeback.engine import recovery
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
+from takeback.engine.foreseeing import Foresight
 from takeback.engine.judging import Judging
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
@@ -223,9 +224,14 @@ class Assembly:
             ByPlace(SqliteDatabases(self.root, self._sqlite.found), Servers(self.postgres, self._token)),
         )
 
+    @cached_property
+    def foresight(self) -> Foresight:
+        """What commands would do here."""
+        return Foresight(self.root, config.home_folder())
+
     def _judging(self) -> Judging:
         """The rules, for one run."""
-        return Judging(self.settings.rules, self.root, self.settings.tools)
+        return Judging(self.settings.rules, self.root, self.settings.tools, self.foresight)
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""

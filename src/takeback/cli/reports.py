@@ -10,6 +10,7 @@ from takeback.cli.session import Session, ago, paint, plural, shortened
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
 from takeback.core.subjects import Run
+from takeback.engine.foreseeing import leaves_something
 from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
@@ -45,7 +46,8 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
     """Print a report and return the exit code that goes with it."""
     run = _only_a_part(history, report) if last else None
     if session.json:
-        session.data(report.data() | ({"part_of": run.id} if run else {}))
+        more = {"part_of": run.id} if run else {}
+        session.data(report.data() | more | {"stays": _staying(history, report)})
         return _code(report)
     if report.finished_earlier:
         session.line(
@@ -64,6 +66,8 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
     for did, lines in _groups(report):
         for head, line in zip([did] + [""] * (len(lines) - 1), lines, strict=True):
             session.line(f"  {paint(head.ljust(10), bold=True)} {line}")
+    for name in _staying(history, report):
+        session.line(f"  {paint('stays'.ljust(10), bold=True)} what {name} did outside the workspace")
     if run:
         part = "would be" if report.preview else "was"
         name = shortened(run.began.name, 40)
@@ -78,6 +82,19 @@ def _only_a_part(history: History, report: RollbackReport) -> Run | None:
     run = history.runs.get(action.stream) if action and report.kind == "undo" else None
     others = [id for id in run.actions if id not in report.of] if run else []
     return run if any(history.live(id) for id in others) else None
+
+
+def _staying(history: History, report: RollbackReport) -> list[str]:
+    """Commands among what is taken back that are known to have done more than what can be."""
+    if report.kind != "undo":
+        return []
+    ids = [
+        id
+        for named in report.of
+        for id in (history.runs[named].actions if named in history.runs else [named])
+    ]
+    actions = [history.actions[id] for id in ids if id in history.actions]
+    return [shortened(action.name, 60) for action in actions if leaves_something(action)]
 
 
 def _print_stopped(session: Session, error: ConflictError, history: History) -> int:

@@ -20,8 +20,8 @@ import msgspec
 
 from takeback.core import policy
 from takeback.core.events import Effect
-from takeback.core.plan import Plan, Step, default_key, in_order, resolve, targets, weaker
-from takeback.core.policy import Broken, Ground, Use
+from takeback.core.plan import Plan, Step, default_key, in_order, known_part, resolve, targets, weaker
+from takeback.core.policy import Broken, Foresee, Ground, Use
 from takeback.core.rules import Do, Rules, for_plans
 from takeback.core.values import plain
 from takeback.engine.actions import declare, declared, is_async, is_declared, unwrapped
@@ -89,7 +89,8 @@ class Prepared(msgspec.Struct, frozen=True):
         if target not in self.tools:
             return Use(target, step.effect or Effect.NONE)
         tool = self.tools[target]
-        return Use(name_in_rules(tool.function, target), step.effect or tool.effect, also=target)
+        use = Use(name_in_rules(tool.function, target), step.effect or tool.effect, also=target)
+        return policy.foreseen(use, known_part(step.args), self.rules.commands, self.ground)
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -110,6 +111,7 @@ def prepare(
     rules: Rules,
     known: Mapping[str, str],
     autopilot: bool = False,
+    foresee: Foresee | None = None,
 ) -> Prepared:
     """Look at a plan before anything happens. Raises UsageError for what cannot work; rules are reported.
 
@@ -120,7 +122,7 @@ def prepare(
     imports = targets(plan, known)
     tools = _import_allowed(plan, imports, rules, ground)
     # Only now it is known where the tools that have short names were defined.
-    ground = ground_of(root, rules.tools, known)
+    ground = ground_of(root, rules.tools, known, foresee)
     prepared = Prepared(plan, in_order(plan), imports, tools, rules, ground, [], [], [])
     if faults := [fault for step in prepared.order for fault in _misfits(prepared, step)]:
         raise UsageError(f"{'; '.join(faults)}; nothing was done")

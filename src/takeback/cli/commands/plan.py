@@ -13,6 +13,7 @@ from takeback import config
 from takeback.cli.session import Session, TakebackCommand, TakebackGroup, find_modules_at, plural, shortened
 from takeback.core.plan import BYTES_MAX, Plan, dependencies, parse_plan
 from takeback.core.redact import redact
+from takeback.engine.foreseeing import Foresight
 from takeback.engine.plans import Prepared, Ran, prepare, run_plan, told
 from takeback.errors import BackendError, RefusedError, RollbackIncomplete, TakebackError, UsageError
 from takeback.opening import find_root, find_workspace
@@ -131,7 +132,9 @@ def _prepare(plan: Plan, root: Path, settings: config.Config, *, autopilot: bool
     # Tools are found, and work, as if Python had been started at the top of the workspace.
     find_modules_at(root)
     os.chdir(root)
-    return prepare(plan, root=root, rules=settings.rules, known=settings.tools, autopilot=autopilot)
+    foresee = Foresight(root, config.home_folder())
+    rules, known = settings.rules, settings.tools
+    return prepare(plan, root=root, rules=rules, known=known, autopilot=autopilot, foresee=foresee)
 
 
 def _data(prepared: Prepared) -> dict[str, Any]:
