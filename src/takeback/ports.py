@@ -122,6 +122,9 @@ class BlobStore(Protocol):
     def has(self, name: bytes) -> bool:
         """Whether `get` would find it."""
 
+    def missing(self, names: Iterable[bytes]) -> set[bytes]:
+        """Those that `get` would not find."""
+
     def sync(self) -> None:
         """Everything put so far survives a power cut when this returns."""
 

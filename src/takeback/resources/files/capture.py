@@ -145,9 +145,7 @@ class Capture:
         key = None if self._is_racy(found) else key_of(found)
         self.edits.describe(folder, path, _entry(found, b"", self._xattrs(fd, path)), key)
 
-    def _look_at(
-        self, folder: Folder, here: bytes, name: bytes, fd: int, opened: OpenFolders | None
-    ) -> None:
+    def _look_at(self, folder: Folder, here: bytes, name: bytes, fd: int, opened: OpenFolders | None) -> None:
         """One name in an open folder. Without `opened`, a new folder is noted and entered by the caller."""
         path = join(here, name)
         if self.excluded(path):
@@ -185,9 +183,7 @@ class Capture:
             row = Row(_entry(found, content), key_of(found), self._is_racy(found))
             self.edits.put_file(folder, path, row)
 
-    def _look_at_folder(
-        self, folder: Folder, path: bytes, name: bytes, fd: int, opened: OpenFolders
-    ) -> None:
+    def _look_at_folder(self, folder: Folder, path: bytes, name: bytes, fd: int, opened: OpenFolders) -> None:
         known = folder.folders.get(name)
         try:
             below_fd = os.open(name, FOLDER_FLAGS, dir_fd=fd)

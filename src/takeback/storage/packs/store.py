@@ -168,10 +168,10 @@ class PackStore:
         return not self.missing((digest,))
 
     @_reading
-    def missing(self, digests: Iterable[bytes]) -> set[bytes]:
+    def missing(self, names: Iterable[bytes]) -> set[bytes]:
         self._refresh()
         pending, locate = self._appender.pending, self._view.locate
-        return {digest for digest in digests if digest not in pending and locate(digest) is None}
+        return {name for name in names if name not in pending and locate(name) is None}
 
     # Bulk: workers fill packs of their own, and no content goes through a pipe.
 
