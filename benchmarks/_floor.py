@@ -54,9 +54,12 @@ class Floor:
     def restore(self, old: dict[str, bytes]) -> None:
         """A record of the intent; new files written, synced, renamed, synced, read again and hashed; a record."""
         self._append()
-        for number, (_, data) in enumerate(old.items()):
+        for number, (name, data) in enumerate(old.items()):
+            found = os.stat(name, dir_fd=self._root)
             fd = os.open(f".floor-{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._root)
             os.write(fd, data)
+            os.fchmod(fd, found.st_mode & 0o7777)
+            os.utime(fd, ns=(found.st_mtime_ns, found.st_mtime_ns))
             os.close(fd)
         linux.syncfs(self._root)
         for number, name in enumerate(old):
