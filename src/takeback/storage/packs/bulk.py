@@ -140,7 +140,7 @@ class _Worker:
             more = self._store.reserve(max(0, needed - len(self._numbers)))
             self._numbers += more
             self._open += 1
-            self._send(Share(batch.paths, more))
+            self._send(Share(batch.paths, more[0] if more else 0, len(more)))
 
     def _has_answered(self) -> bool:
         poll = select.poll()

@@ -177,7 +177,7 @@ class PackStore:
 
     @_writing
     def reserve(self, count: int) -> list[int]:
-        """Numbers for packs that a `parts.PartWriter` may write, in this process or another."""
+        """Numbers for packs that a `parts.PartWriter` may write, in this process or another; one after the other."""
         if not self._appender.begun:
             self._appender.begin()
         return [self._view.allocate() for _ in range(count)]

@@ -31,10 +31,14 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
-    """Paths to read, and the numbers of more packs that they may fill."""
+    """Paths to read, and the numbers of more packs that they may fill: from the first on, so many.
+
+    Not as a list: of a huge file it would not fit into the pipe, and each would wait for the other.
+    """
 
     paths: list[bytes] = []
-    numbers: list[int] = []
+    first: int = 0
+    packs: int = 0
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -67,7 +71,7 @@ def serve(source: IO[bytes], target: IO[bytes]) -> None:
     job = receive(source, Job)
     writer = PartWriter(Path(job.folder), (), job.pack_bytes_max)
     while (share := receive(source, Share)).paths:
-        writer.allow(share.numbers)
+        writer.allow(range(share.first, share.first + share.packs))
         send(target, list(ingest(share.paths, job.root_fd, writer)))
     send(target, writer.finish())
 
