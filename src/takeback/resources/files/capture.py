@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Protocol
 
 import msgspec
@@ -113,9 +114,18 @@ class Capture:
     def whole(self, edits: Edits) -> None:
         """Look at everything, for the first time."""
         self.edits = edits
-        self._enter(b"", self.place.open(b""), edits.root)
+        found = self._found(self._walk(b"", self.place.open(b""), edits.root))
+        some = list(islice(found, BULK_FILES_MIN))
+        # A large tree is read while it is still being looked at; how large it is, nobody knows yet.
+        left = self._read_bulk(chain(some, found), 0) if len(some) == BULK_FILES_MIN else some
         with self.place.batch() as opened:
-            self._read_files(opened)
+            self._read_each(left, opened)
+
+    def _found(self, walk: Iterable[None]) -> Iterator[Job]:
+        """The files that a walk comes by, as it goes on."""
+        for _ in walk:
+            jobs, self.jobs = self.jobs, []
+            yield from jobs
 
     def _look_into(self, folder: Folder, path: bytes, names: set[bytes], opened: OpenFolders) -> None:
         try:
@@ -133,10 +143,16 @@ class Capture:
 
     def _enter(self, path: bytes, fd: int, folder: Folder) -> None:
         """A folder that is new to us, and all below it. Closes the descriptor."""
+        for _ in self._walk(path, fd, folder):
+            pass
+
+    def _walk(self, path: bytes, fd: int, folder: Folder) -> Iterator[None]:
+        """The same, one folder at a time."""
         try:
             self._fill(path, folder, fd)
         finally:
             os.close(fd)
+        yield
         pending = [(join(path, name), below) for name, below in folder.folders.items()]
         while pending:
             here, below = pending.pop()
@@ -151,6 +167,7 @@ class Capture:
                 self._fill(here, below, below_fd)
             finally:
                 os.close(below_fd)
+            yield
             pending.extend((join(here, name), inner) for name, inner in below.folders.items())
 
     def _fill(self, path: bytes, folder: Folder, fd: int) -> None:
@@ -264,7 +281,10 @@ class Capture:
         """Read what was noted: all at once where there is much of it, and one by one what that left."""
         jobs, self.jobs = self.jobs, []
         if len(jobs) >= BULK_FILES_MIN:
-            jobs = self._read_bulk(jobs)
+            jobs = self._read_bulk(jobs, len(jobs))
+        self._read_each(jobs, opened)
+
+    def _read_each(self, jobs: list[Job], opened: OpenFolders) -> None:
         for job in self.progress("Reading files", jobs, len(jobs)):
             try:
                 fd = opened(job.folder)
@@ -277,22 +297,29 @@ class Capture:
             else:
                 self.edits.put_file(job.into, job.path, row)
 
-    def _read_bulk(self, jobs: list[Job]) -> list[Job]:
+    def _read_bulk(self, jobs: Iterable[Job], total: int) -> list[Job]:
         """Read many files with several processes; returns those that have to be read with more care."""
-        left = {job.path: job for job in jobs}
-        sizes = [(path, job.found.st_size) for path, job in left.items()]
-        read = self.contents.put_many(sizes, self.place.fd)
-        for path, content, file_id in self.progress("Reading files", read, len(sizes)):
-            job = left[path]
+        given: dict[bytes, Job] = {}
+        read: set[bytes] = set()
+
+        def sizes() -> Iterator[tuple[bytes, int]]:
+            for job in jobs:
+                given[job.path] = job
+                yield job.path, job.found.st_size
+
+        answers = self.contents.put_many(sizes(), self.place.fd)
+        for path, content, file_id in self.progress("Reading files", answers, total):
+            job = given[path]
             found = job.found
             seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
             # The path may have led elsewhere meanwhile, or the file may be too young to be sure of.
             if file_id != seen or self._is_racy(found):
+                read.discard(path)
                 continue
             entry = _entry(found, content, self._xattrs(b"/proc/self/fd/%d/%s" % (self.place.fd, path), path))
             self.edits.put_file(job.into, path, Row(entry, key_of(found)))
-            del left[path]
-        return list(left.values())
+            read.add(path)
+        return [job for path, job in given.items() if path not in read]
 
     def _read_file(self, job: Job, folder_fd: int) -> Row | None:
         path = job.path
