@@ -30,7 +30,9 @@ def git(root: Path, *args: str, given: str = "") -> str:
     env = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     for role in ("AUTHOR", "COMMITTER"):
         env |= {f"GIT_{role}_NAME": "Bench", f"GIT_{role}_EMAIL": "bench@example.org"}
-    done = subprocess.run(["git", "-C", str(root), *args], input=given, capture_output=True, text=True, env=env)
+    done = subprocess.run(
+        ["git", "-C", str(root), *args], input=given, capture_output=True, text=True, env=env
+    )
     done.check_returncode()
     return done.stdout
 
