@@ -96,7 +96,8 @@ class Capture:
         self.jobs: list[Job] = []
         self.closed: set[bytes] = set()
         """Folders and files that are closed to us, and that nobody has looked into since they were."""
-        self._described: set[bytes] = set()
+        self._described: dict[bytes, Key | None] = {}
+        """Folders that were looked at in this round, with the key under which each was known before."""
         self.began_ns = time.time_ns()
 
     def update(self, edits: Edits, dirty: Dirty) -> None:
@@ -181,7 +182,7 @@ class Capture:
     def _describe(self, folder: Folder, path: bytes, found: os.stat_result, fd: int) -> None:
         """The folder's own entry."""
         self.looked_at.add(path)
-        self._described.add(path)
+        self._described.setdefault(path, folder.key)
         if found.st_dev != self.place.device:
             self._state("is on another file system: recorded, but cannot be put back", path)
         key = None if self._is_racy(found) else key_of(found)
@@ -197,7 +198,7 @@ class Capture:
             self._look_closer(folder, here, name, path, fd, opened)
         except PermissionError as error:
             # The folder shows its names and no more. What we know of it stands.
-            if folder.key != key_of(os.fstat(fd)):
+            if self._described.get(here, folder.key) != key_of(os.fstat(fd)):
                 self._state("cannot be looked at", path, error)
                 self.closed.add(here)
         except OSError as error:
