@@ -43,7 +43,7 @@ WRAPPERS: list[Callable[[str], str]] = [
     lambda line: f"echo \"a $({line}\n) b\"",
     lambda line: f"cat <({line}\n)",
     lambda line: f"ls -la\n{line}",
-    lambda line: f"cd src && {line}",
+    lambda line: f"cd . && {line}",
     lambda line: f"true || {line}",
     lambda line: f"ls > /dev/null; {line}",
 ]  # fmt: skip
