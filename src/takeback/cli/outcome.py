@@ -22,7 +22,7 @@ def warning_lines(judged: Judgement) -> list[str]:
     lines = []
     if why := why_irreversible(judged):
         lines.append(f"takeback: this cannot be taken back: {shortened(why, 160)}")
-        lines += [f"  by hand: {reason.back}" for reason in judged.reasons[:1] if reason.back]
+        lines += [f"  by hand: {judged.main.back}"] if judged.main and judged.main.back else []
     if outside := [touched.path for touched in judged.touched if touched.reach == "outside"]:
         more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
         lines.append(f"takeback: it writes outside the workspace, which is not recorded: {outside[0]}{more}")

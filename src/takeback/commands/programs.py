@@ -149,7 +149,7 @@ class _Command:
         known_start = all(word.startswith(WILD) for word in given.unclear)
         feared = SERIOUS - {"write", "delete"} if known_start else SERIOUS
         serious = any(feared & set(meaning.split()) for meaning in options.values())
-        if given.unclear and (serious or rule.reader or rule.verbs):
+        if given.unclear and (serious or rule.verbs or rule.reader not in ("", "arithmetic")):
             self._say(Reach.UNKNOWN, known, "only the running shell knows which options it gets")
 
     def _verbs(self, known: Known, rule: Rule, given: Given) -> None:

@@ -7,19 +7,40 @@ seen something else than a shell would, the tree has a `Doubt`: then the line is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from takeback.commands.words import HOLE, Misread, word_of
+from takeback.commands.words import HOLE, Misread, as_letters, from_letters, word_of, words_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 DEPTH_MAX = 200
 BYTES_MAX = 100_000
+INTRICATE_MAX = 1000
+"""Of what makes the parser try many ways, each of which may go on to the end: this many take a tenth of a second."""
+_INTRICATE = re.compile(r"=\(|<<|\||\$\{")
+STATEMENTS = {
+    *(
+        "command",
+        "variable_assignment",
+        "variable_assignments",
+        "redirected_statement",
+        "declaration_command",
+    ),
+    *(
+        "unset_command",
+        "test_command",
+        "subshell",
+        "compound_statement",
+        "pipeline",
+        "list",
+        "negated_command",
+    ),
+}
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -77,10 +98,12 @@ def read(text: str) -> Block:
     doubts: list[Part] = []
     if len(text) > BYTES_MAX:
         return Block(SEQUENCE, (Doubt(f"it is longer than {BYTES_MAX:,} characters"),))
+    if len(_INTRICATE.findall(text)) > INTRICATE_MAX:
+        return Block(SEQUENCE, (Doubt("it is too intricate"),))
     plain = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", text)
     if plain != text:
         doubts.append(Doubt("it has control characters in it"))
-    source = plain.encode("utf-8", "replace")
+    source = as_letters(plain).encode("ascii")
     root = _parser().parse(source).root_node
     if root.has_error:
         doubts.append(Doubt("it cannot be parsed as a shell line"))
@@ -128,11 +151,19 @@ def _leaves(node: Node) -> Iterator[Node]:
 def _children(node: Node, depth: int) -> tuple[Part, ...]:
     """The parts below a node, each where a shell would run it."""
     found: list[Part] = []
+    last: Node | None = None
     for child in node.children:
         if child.type == "&" and found:
             found[-1] = Block(BACKGROUND, (found[-1],))
         elif child.is_named:
+            if (
+                last is not None
+                and {last.type, child.type} <= STATEMENTS
+                and last.end_byte == child.start_byte
+            ):
+                found.append(Doubt("two commands without anything between them"))
             found += _parts(child, depth + 1)
+        last = child
     return tuple(found)
 
 
@@ -193,40 +224,40 @@ def _list(node: Node, depth: int) -> Iterator[Part]:
 
 
 def _simple(node: Node, redirects: list[Node], depth: int) -> Simple:
-    words: list[str] = []
+    words: list[Node] = []
     assigned: list[str] = []
-    inside: list[Part] = []
     around = list(redirects)
-    last = None
+    inner: list[Node] = []
+    last: Node | None = None
     for child in node.children:
-        if child.type == "variable_assignment":
-            assigned.append(_assigned(child))
-        elif child.type.endswith("_redirect"):
+        if child.type.endswith("_redirect"):
             around.append(child)
-            continue
-        elif child.is_named or child.type not in ("(", ")"):
-            _add_word(words, child, last)
-            last = child
-        inside += _parts(child, depth + 1) if child.named_child_count or child.type == "ERROR" else ()
-    paths, stdin, more = _redirects(around, depth, words)
-    return Simple(tuple(words), tuple(assigned), tuple(paths), stdin, (*inside, *more))
+        else:
+            inner.append(child)
+            if child.type == "variable_assignment":
+                assigned.append(_assigned(child))
+            elif child.is_named or child.type not in ("(", ")"):
+                if last is not None and last not in words and last.end_byte == child.start_byte:
+                    raise Misread("a word that begins inside another")
+                words.append(child)
+        last = child
+    # What is misread is found before anything inside it is looked at: then it is looked at only once.
+    named = words_of(words)
+    paths, stdin, more = _redirects(around, depth, named)
+    inside = [part for child in inner if child.child_count for part in _within(child, depth + 1)]
+    return Simple(tuple(named), tuple(assigned), tuple(paths), stdin, (*inside, *more))
 
 
-def _add_word(words: list[str], node: Node, last: Node | None) -> None:
-    """A line may go on after a backslash in the middle of a word; the parser takes that for two."""
-    word = word_of(node)
-    if last is not None and last.end_point.row < node.start_point.row and not node.start_point.column:
-        parent = node.parent
-        source, start = (parent.text or b"", parent.start_byte) if parent else (b"", 0)
-        if source[last.end_byte - start : node.start_byte - start] in (b"\\\n", b"\\\r\n"):
-            words[-1] += word
-            return
-    words.append(word)
+def _within(node: Node, depth: int) -> Iterable[Part]:
+    # A variable that is set for this command only is the command's own.
+    return _children(node, depth) if node.type == "variable_assignment" else _parts(node, depth)
 
 
 def _assigned(node: Node) -> str:
-    name = node.child_by_field_name("name")
-    return re.match(r"\w*", _text(name) if name else "")[0]  # type: ignore[index]
+    name = _text(found) if (found := node.child_by_field_name("name")) else ""
+    if not name.isascii():
+        raise Misread("a name that is none")  # to a shell, this is a command
+    return name.partition("[")[0]
 
 
 # Redirections
@@ -288,26 +319,31 @@ def _redirects(
     paths: list[Redirect] = []
     stdin: str | None = None
     inside: list[Part] = []
-    for node in nodes:
-        if node.type == "heredoc_redirect":
-            stdin = _heredoc(node, inside, depth)
-            below_it = [child for child in node.children if child.type.endswith("_redirect")]
-            more, _, below = _redirects(below_it, depth, words)
-            paths += more
-            inside += below
-            continue
-        inside += _children(node, depth)
+    for node in _each(nodes):
         if node.type == "herestring_redirect":
             stdin = word_of(node.named_children[-1]) + "\n"
         elif node.type == "file_redirect":
             paths += _file(node, words)
+    for node in _each(nodes):
+        if node.type == "heredoc_redirect":
+            stdin = _heredoc(node, inside, depth)
+        else:
+            inside += _children(node, depth)
     return paths, stdin, inside
+
+
+def _each(nodes: list[Node]) -> Iterator[Node]:
+    """Redirections, and those that the parser puts below a here-document."""
+    for node in nodes:
+        yield node
+        if node.type == "heredoc_redirect":
+            yield from _each([child for child in node.children if child.type.endswith("_redirect")])
 
 
 def _file(node: Node, words: list[str]) -> Iterator[Redirect]:
     operator = next((child.type for child in node.children if not child.is_named), "")
     # The parser gives all words that follow to the redirection; a shell gives it only the first.
-    target, *more = [*map(word_of, node.children_by_field_name("destination"))] or [""]
+    target, *more = words_of(node.children_by_field_name("destination")) or [""]
     words += more
     if operator not in (">&", "<&", ">&-", "<&-") or not re.fullmatch(r"\d*-?", target):
         yield Redirect(target, operator not in ("<", "<&", "<&-"))
@@ -335,4 +371,4 @@ def _heredoc(node: Node, inside: list[Part], depth: int) -> str | None:
 
 
 def _text(node: Node) -> str:
-    return (node.text or b"").decode()
+    return from_letters(node.text)

@@ -7,7 +7,7 @@ characters that no accepted line contains, so a word is one plain text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,6 +44,28 @@ _HERES = {"$PWD", "${PWD}", "$(pwd)", "`pwd`"}
 _HOMES = {"$HOME", "${HOME}"}
 
 
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
+_LETTERS = re.compile(r"_u([0-9a-f]{6})_")
+
+
+def as_letters(text: str) -> str:
+    """A text for the parser, which may crash on anything but ASCII: every other character becomes letters.
+
+    To a shell, too, they are ordinary characters of a word.
+    """
+    return _FOREIGN.sub(lambda match: f"_u{ord(match[0]):06x}_", text)
+
+
+def from_letters(text: bytes | None) -> str:
+    """The text as it was."""
+
+    def back(match: re.Match[str]) -> str:
+        code = int(match[1], 16)
+        return chr(code) if 0x80 <= code <= 0x10FFFF else match[0]
+
+    return _LETTERS.sub(back, (text or b"").decode("ascii"))
+
+
 class Misread(Exception):
     """The parser took the text for something that a shell would not."""
 
@@ -56,6 +78,8 @@ def is_known(word: str) -> bool:
 def word_of(node: Node) -> str:
     """The text of a word. Raises Misread where the parser cannot be right."""
     text = _text(node)
+    if node.has_error:
+        raise Misread("a word that does not end")
     match node.type:
         case "concatenation":
             return _braced("".join(_parts(node)))
@@ -77,17 +101,40 @@ def word_of(node: Node) -> str:
             return HOLE
 
 
+def words_of(nodes: Sequence[Node]) -> list[str]:
+    """The words of a command. Those with nothing between them, or only a backslash at the end of a line, are one."""
+    found: list[str] = []
+    last: Node | None = None
+    for node in nodes:
+        word = word_of(node)
+        if last is not None and _continues(last, node):
+            found[-1] = _braced(found[-1] + word)
+        else:
+            found.append(word)
+        last = node
+    return found
+
+
+def _continues(last: Node, node: Node) -> bool:
+    if last.end_byte == node.start_byte:
+        return True
+    above = node.parent
+    source, start = (above.text or b"", above.start_byte) if above else (b"", 0)
+    between = source[last.end_byte - start : node.start_byte - start]
+    return re.fullmatch(rb"(?:\\\r?\n)+", between) is not None
+
+
 def _parts(node: Node) -> Iterator[str]:
     """The parts of a word, and what the parser left between them."""
     source, at = node.text or b"", node.start_byte
     for child in node.children:
-        yield _unquoted(source[at - node.start_byte : child.start_byte - node.start_byte].decode())
+        yield _unquoted(from_letters(source[at - node.start_byte : child.start_byte - node.start_byte]))
         if child.is_named:
             yield word_of(child)
         else:
             yield _unquoted(_text(child))
         at = child.end_byte
-    yield _unquoted(source[at - node.start_byte :].decode())
+    yield _unquoted(from_letters(source[at - node.start_byte :]))
 
 
 def _in_quotes(node: Node) -> str:
@@ -99,11 +146,11 @@ def _in_quotes(node: Node) -> str:
         if child.type in _EXPANSIONS:
             first, last = child.start_byte - node.start_byte, child.end_byte - node.start_byte
             # The parser counts spaces before a backtick as its own.
-            inner = source[first:last].decode()
+            inner = from_letters(source[first:last])
             spaces = inner[: len(inner) - len(inner.lstrip())]
-            found += [_escaped(source[at:first].decode()), spaces, _expanded(inner.lstrip())]
+            found += [_escaped(from_letters(source[at:first])), spaces, _expanded(inner.lstrip())]
             at = last
-    found.append(_escaped(source[at:end].decode()))
+    found.append(_escaped(from_letters(source[at:end])))
     return "".join(found)
 
 
@@ -161,4 +208,4 @@ def _ansi(text: str) -> str:
 
 
 def _text(node: Node) -> str:
-    return (node.text or b"").decode()
+    return from_letters(node.text)

@@ -294,7 +294,7 @@ def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: Gro
 
     A tool that declares how it is taken back has thought of it: then its own word counts.
     """
-    if ground.foresee is None or use.effect not in (Effect.NONE, Effect.RESTORABLE):
+    if ground.foresee is None or use.effect not in (Effect.NONE, Effect.RESTORABLE, Effect.IRREVERSIBLE):
         return use
     for command in commands_in(args, rules.arguments):
         if why := ground.foresee(command):
