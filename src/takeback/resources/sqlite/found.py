@@ -26,7 +26,7 @@ class Found:
     """The databases that are known. Paths are relative to the root; those outside of it are absolute."""
 
     def __init__(self, root: Path, state: Path) -> None:
-        self._root = os.fsencode(root)
+        self._root = os.path.realpath(os.fsencode(root))
         self._list = state / "databases"
         self._outside: set[bytes] | None = None
         self.inside: dict[bytes, Key] = {}
