@@ -44,7 +44,6 @@ def main(folder: Path) -> None:
     work.mkdir()
     os.chdir(work)
     with closing(sqlite3.connect("shop.db")) as db:
-        db.execute("PRAGMA journal_mode = wal")
         db.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT, price INT)")
         db.executemany("INSERT INTO orders (item, price) VALUES (?, ?)", [("apple", 3), ("pear", 4)])
         db.commit()

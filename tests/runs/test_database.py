@@ -229,6 +229,7 @@ def test_where_nobody_can_tell_it_is_not_written_again(scene: Scene, app: Path) 
 
 
 @pytest.mark.sweep
+@pytest.mark.timeout(1800)
 def test_killed_at_every_place(scene: Scene, app: Path) -> None:
     """In each case it is written once, or it is said that nobody can tell."""
     errors = scene.home.parent / "errors"

@@ -69,7 +69,7 @@ class Tracker:
             if name in recorded:
                 resource.settled(recorded[name])
             found.append(resource.mark())
-        return tuple(reversed(found))
+        return tuple(found)
 
     def since_last(self, marks: Sequence[e.Mark]) -> list[Change]:
         """What changed between the last recorded marks and these."""

@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from takeback.core.codec import text_of
+from takeback.errors import BackendError
 from takeback.resources.sqlite import reading, writing
 from takeback.resources.sqlite.here import descriptors
 from takeback.resources.sqlite.reading import Taken
@@ -52,16 +54,26 @@ def remove(path: bytes, expected: str, scratch: bytes) -> str:
 
 def _elsewhere(name: str, *given: Any, **named: Any) -> Any:
     """Call one of these in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=msgspec.msgpack.encode((name, given, named)),
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
-        capture_output=True,
-        timeout=_MORE_S,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__],
+            input=msgspec.msgpack.encode((name, given, named)),
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+            capture_output=True,
+            timeout=_MORE_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _failed(given[0], str(error)) from error
     if done.returncode:
-        raise RuntimeError(done.stderr.decode("utf-8", "replace")[-2000:])
+        raise _failed(given[0], done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
     return msgspec.msgpack.decode(done.stdout)
+
+
+def _failed(path: bytes, why: str) -> BackendError:
+    return BackendError(
+        f"{text_of(path)} is open in this process, and another one could not look at it: {why[:300]}",
+        hint="close the connection that this process has, and try again",
+    )
 
 
 def _main() -> None:

@@ -15,7 +15,7 @@ from takeback.resources.sqlite import rows
 from takeback.resources.sqlite.here import descriptors
 from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES
 from takeback.resources.sqlite.reading import connect, finish, pages
-from takeback.resources.sqlite.schema import objects
+from takeback.resources.sqlite.schema import objects, value
 
 WRITE_WAIT_S = 10.0
 _POLL_S = 0.02
@@ -121,7 +121,8 @@ def _remove(path: bytes, expected: str, scratch: bytes) -> str:
     db = connect(path, write=True)
     try:
         # What is in the log goes into the file first: without its log it is then still what it was.
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if value(db, "PRAGMA wal_checkpoint(TRUNCATE)"):
+            raise apsw.BusyError("somebody reads from its log")
         before = _expect(db, path, expected, scratch)
         db.execute("BEGIN EXCLUSIVE")
         if _fingerprint(path) != before:
@@ -144,7 +145,7 @@ def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: 
     folder = os.path.dirname(path)
     try:
         for suffix in SUFFIXES:
-            if os.path.lexists(path + suffix):
+            if os.path.lexists(path + suffix) and os.lstat(path + suffix).st_size:
                 return f"{text_of(os.path.basename(path) + suffix)} lies there, and would be read into it"
         fd = os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
         try:
