@@ -30,7 +30,9 @@ def git(root: Path, *args: str, given: str = "") -> str:
     env = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     for role in ("AUTHOR", "COMMITTER"):
         env |= {f"GIT_{role}_NAME": "Bench", f"GIT_{role}_EMAIL": "bench@example.org"}
-    done = subprocess.run(["git", "-C", str(root), *args], input=given, capture_output=True, text=True, env=env)
+    done = subprocess.run(
+        ["git", "-C", str(root), *args], input=given, capture_output=True, text=True, env=env
+    )
     done.check_returncode()
     return done.stdout
 
@@ -73,7 +75,7 @@ def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
     found: dict[str, list[float]] = {"files": [], "git": []}
     for _ in range(rounds):
         with open_workspace(root, home=home, watching=False) as tb:
-            for part in (tb.files, tb.git):
+            for part in tb.observed:
                 found[part.name].append(cpu_ms(part.mark, 1))
     return statistics.median(found["files"]), statistics.median(found["git"])
 

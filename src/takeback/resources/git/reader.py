@@ -23,30 +23,29 @@ class Reader:
         self._contents = contents
         self._packed: dict[bytes, tuple[scan.Key, dict[bytes, Version]]] = {}
 
-    def read(self, name: bytes, area: str, prefix: bytes) -> tuple[Version, scan.Key] | None:
-        """What a file says, and the key under which it was read; None where it is gone, or is no file."""
+    def read(self, name: bytes, area: str, prefix: bytes) -> tuple[Version, os.stat_result] | None:
+        """What a file says, and what it was when it was read; None where it is gone, or is no file."""
         path = self.place.path(name)
         try:
             info = os.lstat(path)
             if stat.S_ISLNK(info.st_mode):
-                return entry.link(os.readlink(path)), scan.key_of(info)
+                return entry.link(os.readlink(path)), info
             if not stat.S_ISREG(info.st_mode):
                 return None
             with open(path, "rb") as file:
                 info = os.fstat(file.fileno())
                 if area == scan.PLAIN and info.st_size > LARGE_BYTES:
                     content = self._contents.put(file.fileno(), info.st_size)
-                    return entry.file(info.st_mode & 0o777, content, info.st_size), scan.key_of(info)
+                    return entry.file(info.st_mode & 0o777, content, info.st_size), info
                 data = file.read()
                 info = os.fstat(file.fileno())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        key = scan.key_of(info)
         if area == scan.PACKED:
             found = {prefix + ref: entry.ref(value, prefix) for ref, value in refs.packed(data).items()}
-            self._packed[prefix] = (key, found)
-            return Version(f"p:{blake3(data).hexdigest()}"), key
-        return self._version(area, prefix, data, info), key
+            self._packed[prefix] = (scan.key_of(info), found)
+            return Version(f"p:{blake3(data).hexdigest()}"), info
+        return self._version(area, prefix, data, info), info
 
     def _version(self, area: str, prefix: bytes, data: bytes, info: os.stat_result) -> Version:
         if area in (scan.HEAD, scan.REFS) and (value := refs.loose(data)) is not None:

@@ -79,12 +79,9 @@ class Git:
 
     def _stated(self) -> tuple[str, ...]:
         stated = list(self._observer.stated)
-        stated += [
-            f".git/{name}: objects that are borrowed from there are not kept"
-            for name in self._observer.targets
-            if name.endswith("objects/info/alternates")
-        ]
-        if self._observer.targets and not needs.program():
+        if self._observer.borrows:
+            stated.append(".git/objects/info/alternates: objects that are borrowed from there are not kept")
+        if self._observer.stores and not needs.program():
             stated.append(
                 "git is not installed: commits are not counted, and pruned objects come back all at once"
             )
