@@ -18,6 +18,8 @@ def merged(contents: Contents, mine: Version, base: Version, goal: Version) -> V
     kind = entry.kind_of(mine or base or goal)
     if kind == entry.LOG:
         return _log(contents, mine, base, goal)
+    if kind == entry.NOTE:
+        return mine
     if kind == entry.STASH:
         return _stash(contents, mine, base, goal)
     if kind == entry.FILE and mine and base and goal:

@@ -20,11 +20,11 @@ PACKED = faults.crash_point("git-objects-packed")
 GIVEN = faults.crash_point("git-objects-given")
 
 
-_CONFIG = """[core]
+_CONFIG = b"""[core]
 	repositoryformatversion = 1
 	bare = true
 [extensions]
-	objectformat = {}
+	objectformat = %s
 """
 
 
@@ -99,7 +99,8 @@ class Needs:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
         pack = work / "new.pack"
-        with open(pack, "wb") as out:
+        fd = os.open(pack, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as out:
             done = self._run(
                 ["pack-objects", "--stdout", "-q"], "\n".join(names).encode() + b"\n", out.fileno()
             )
@@ -130,13 +131,16 @@ class Needs:
         for name in ("refs", "objects"):
             (self._scratch / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         self._mirror.objects.mkdir(parents=True, exist_ok=True)
-        (self._scratch / "config").write_text(_CONFIG.format(self._hash))
-        (self._scratch / "HEAD").write_text("ref: refs/heads/none\n")
-        shallow = self._scratch / "shallow"
-        if self._shallow.exists():
-            shutil.copyfile(self._shallow, shallow)
-        else:
-            shallow.unlink(missing_ok=True)
+        shallow = self._shallow.read_bytes() if self._shallow.exists() else b""
+        texts = {
+            "config": _CONFIG % self._hash.encode(),
+            "HEAD": b"ref: refs/heads/none\n",
+            "shallow": shallow,
+        }
+        for name, text in texts.items():
+            (self._scratch / name).unlink(missing_ok=True)
+            if text:
+                _write(self._scratch / name, text)
 
     def _git(self, *args: str, given: Iterable[str] = (), alone: bool = False) -> str | None:
         done = self._run(list(args), "".join(f"{line}\n" for line in given).encode(), None, alone=alone)
@@ -165,6 +169,11 @@ class Needs:
             env=env,
             cwd=self._scratch,
         )
+
+
+def _write(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
+        out.write(data)
 
 
 def _last_line(text: bytes) -> str:

@@ -13,6 +13,7 @@ from takeback.resources.git import entry, index_file, place, refs, scan
 from takeback.resources.git.place import Place
 
 LARGE_BYTES = 16 << 20
+NOTES = frozenset({b"COMMIT_EDITMSG", b"TAG_EDITMSG", b"ORIG_HEAD", b"FETCH_HEAD", b"AUTO_MERGE", b"gc.log"})
 
 
 class Reader:
@@ -45,9 +46,9 @@ class Reader:
             found = {prefix + ref: entry.ref(value, prefix) for ref, value in refs.packed(data).items()}
             self._packed[prefix] = (scan.key_of(info), found)
             return Version(f"p:{blake3(data).hexdigest()}"), info
-        return self._version(area, prefix, data, info), info
+        return self._version(name, area, prefix, data, info), info
 
-    def _version(self, area: str, prefix: bytes, data: bytes, info: os.stat_result) -> Version:
+    def _version(self, name: bytes, area: str, prefix: bytes, data: bytes, info: os.stat_result) -> Version:
         if area in (scan.HEAD, scan.REFS) and (value := refs.loose(data)) is not None:
             return entry.ref(value, prefix)
         mode, size = stat.S_IMODE(info.st_mode) & 0o777, len(data)
@@ -55,8 +56,10 @@ class Reader:
         if area == scan.LOGS:
             return entry.log(mode, content, size, prefix)
         if area == scan.INDEX:
-            name = place.hash_name(os.path.join(self.place.folder, owner(prefix)))
-            return entry.index(index_file.digest(data, name), mode, content, size, info.st_mtime_ns)
+            hash_name = place.hash_name(os.path.join(self.place.folder, owner(prefix)))
+            return entry.index(index_file.digest(data, hash_name), mode, content, size, info.st_mtime_ns)
+        if area == scan.PLAIN and name.rpartition(b"/")[2] in NOTES:
+            return entry.note(mode, content, size)
         return entry.file(mode, content, size)
 
     def packed(self, prefix: bytes) -> dict[bytes, Version]:

@@ -260,11 +260,7 @@ class Git:
     def _remove_repositories(self, works: Iterable[Work]) -> None:
         """Where a repository itself was taken back, its objects go too; they are kept, for a redo."""
         for work in works:
-            if (
-                work.did is Did.REMOVED
-                and work.kind == entry.REF
-                and work.name.rpartition(b"/")[2] == b"HEAD"
-            ):
+            if work.did is Did.REMOVED and work.is_head:
                 prefix = work.name[: -len(b"HEAD")]
                 folder = self._observer.place.path(prefix)
                 if prefix == owner(prefix) and _only_objects(folder):

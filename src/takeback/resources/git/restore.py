@@ -46,6 +46,11 @@ class Work(msgspec.Struct):
         return entry.kind_of(self.goal or self.present)
 
     @property
+    def is_head(self) -> bool:
+        """Whether it is the HEAD of a repository, without which it is none."""
+        return self.kind == entry.REF and self.name == entry.prefix_of(self.any_version) + b"HEAD"
+
+    @property
     def any_version(self) -> Version:
         return self.goal or self.present
 
@@ -62,6 +67,7 @@ class Restorer:
         self._swap: dict[str, Callable[[Work], None]] = {
             entry.REF: self._ref,
             entry.FILE: self._file,
+            entry.NOTE: self._file,
             entry.LINK: self._file,
             entry.INDEX: self._file,
             entry.LOG: self._log,
@@ -256,11 +262,7 @@ class Restorer:
         for work in works:
             if work.did is Did.REMOVED and work.name != place.LINK:
                 remove_above(self._place, work.name)
-            elif (
-                work.did is Did.RESTORED
-                and work.name.rpartition(b"/")[2] == b"HEAD"
-                and work.kind == entry.REF
-            ):
+            elif work.did is Did.RESTORED and work.is_head:
                 prefix = work.name[: -len(b"HEAD")]
                 for name in (
                     (b"refs",) if b"worktrees/" in prefix else (b"refs/heads", b"refs/tags", b"objects")
