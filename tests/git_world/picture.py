@@ -65,6 +65,10 @@ def take(root: Path, *, tree: bool = True) -> Picture:
     objects: set[bytes] = set()
     for folder in folders:
         _plain_files(folder, facts)
+        if not (folder.path / "HEAD").exists():
+            # Git does not take it for one of its own any more.
+            facts["left over", folder.name] = b""
+            continue
         _ask(folder, facts)
         if folder.is_whole:
             _ask_whole(folder, facts)

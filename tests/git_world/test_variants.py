@@ -15,11 +15,11 @@ from .scene import Scene
 
 LOCAL = ("-c", "protocol.file.allow=always")
 
-USUAL = """
+USUAL = """\
 echo a > made; git add -A .; git commit -qm agent; echo b >> lib; git commit -qa --amend -m again
 git checkout -q -b agents; git branch -D topic easy; git tag -d v1; git tag -f v2 HEAD
 git reset -q --hard HEAD~1; echo x > y; git stash push -qu; git stash clear; git merge -q v1
-git reflog expire --expire=now --all; git gc -q --prune=now; git pack-refs --all
+git reflog expire --expire=now --all; git gc -q --prune=now; git pack-refs --all\
 """
 
 
@@ -338,6 +338,8 @@ def test_refs_in_tables_are_refused_in_words_and_files_are_covered(tmp_path: Pat
         config.read_text().replace("repositoryformatversion = 0", "repositoryformatversion = 1")
         + "[extensions]\n\trefStorage = reftable\n"
     )
+    (repo.root / ".git/reftable").mkdir()
+    (repo.root / ".git/reftable/tables.list").write_text("")
     scene = Scene.of(repo, tmp_path / "state")
     done = scene.world.run("run", "--", "sh", "-c", "echo x > app; echo junk > .git/HEAD")
     assert done.code == 0
