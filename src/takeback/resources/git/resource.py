@@ -263,11 +263,16 @@ class Git:
             if work.did is Did.REMOVED and work.is_head:
                 prefix = work.name[: -len(b"HEAD")]
                 folder = self._observer.place.path(prefix)
-                if prefix == owner(prefix) and _only_objects(folder):
+                if (
+                    prefix == owner(prefix)
+                    and _only_objects(folder)
+                    and not self._observer.reader.packed(prefix)
+                ):
                     mirror = self._mirror(prefix)
                     mirror.keep_new()
                     if mirror.has_all():
-                        shutil.rmtree(mirror.objects)
+                        shutil.rmtree(mirror.objects, ignore_errors=True)
+                        Path(os.fsdecode(folder), "packed-refs").unlink(missing_ok=True)
                 locks.remove_empty(folder.rstrip(b"/"))
                 remove_above(self._observer.place, prefix.rstrip(b"/"))
 
@@ -299,11 +304,11 @@ class Git:
 
 
 def _only_objects(folder: bytes) -> bool:
-    """Whether nothing but objects is left in a repository."""
+    """Whether nothing but objects is left in a repository; packed refs are looked at by their refs."""
     for parent, folders, files in os.walk(folder):
         if parent.rstrip(b"/") == folder.rstrip(b"/") and b"objects" in folders:
             folders.remove(b"objects")
-        if files:
+        if [name for name in files if name != b"packed-refs"]:
             return False
     return True
 

@@ -50,9 +50,9 @@ def tell(change: Change, count: Count, *, back: bool) -> str:
     if name in _OPERATIONS:
         return where + _operation(_OPERATIONS[name], before, after, back=back)
     if name == "index":
-        return where + ("index restored" if back else "index changed")
+        return where + _changed("index", before, after, back="restored" if back else "")
     if name.startswith("worktrees/") and name.endswith("/gitdir"):
-        return _changed(f"worktree {name.split('/')[1]}", before, after, back=back)
+        return _changed(f"worktree {name.split('/')[1]}", before, after, back="back" if back else "")
     return f".git/{name}" if kind else ""
 
 
@@ -109,10 +109,10 @@ def _operation(word: str, before: Version, after: Version, *, back: bool) -> str
     return f"{word} back where it was" if back else f"{word} in progress went on"
 
 
-def _changed(what: str, before: Version, after: Version, *, back: bool) -> str:
+def _changed(what: str, before: Version, after: Version, *, back: str) -> str:
     if not after:
         return f"{what} removed"
-    return f"{what} {'back' if back else 'changed' if before else 'added'}"
+    return f"{what} {back or ('changed' if before else 'added')}"
 
 
 def _named(name: str) -> str:
