@@ -16,11 +16,16 @@ import pytest
 from tests.world.cli import Result, Workspace
 from tests.world.kill import finish, killed_at, places_of
 
-from .picture import Picture
+from .picture import Picture, differences
 from .repo import Repo
 
-# Where git can do what this machine's git cannot, and the other way round.
-NOT_HERE = "not on this platform:"
+USUAL = """\
+echo a > made; git add -A .; git commit -qm agent; echo b >> lib; git commit -qa --amend -m again
+git checkout -q -b agents; git branch -D topic easy; git tag -d v1; git tag -f v2 HEAD
+git reset -q --hard HEAD~1; echo x > y; git stash push -qu; git stash clear; git merge -q v1
+git reflog expire --expire=now --all; git gc -q --prune=now; git pack-refs --all\
+"""
+"""Enough of an agent's commands to change everything that a repository has."""
 
 
 @dataclass(frozen=True)
@@ -90,3 +95,18 @@ def everything() -> bool:
 def sample(names: Sequence[str], *usual: str) -> list[Any]:
     """These as parameters; those that are not usual wait for --all."""
     return [name if name in usual else pytest.param(name, marks=pytest.mark.sweep) for name in names]
+
+
+def taken_back(scene: Scene, script: str) -> None:
+    """The agent does this, and after undo, redo and undo nobody could tell."""
+    before = scene.look()
+    scene.agent(script)
+    after = scene.look()
+    assert differences(before, after), "the agent did nothing"
+    assert scene.quick("undo") == 0
+    scene.is_at(before)
+    assert scene.quick("redo") == 0
+    # What the agent had broken is broken again.
+    assert differences(after, scene.look()) == []
+    assert scene.quick("undo") == 0
+    scene.is_at(before)
