@@ -25,6 +25,7 @@ LEFT_LYING = {"COMMIT_EDITMSG", "ORIG_HEAD", "FETCH_HEAD", "GC_PID"}
 IN_PROGRESS = ("rebase-merge", "rebase-apply", "sequencer")
 OBJECT_ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 OF_ONE_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
+NAMING = ("operation", "left lying")
 ZERO = re.compile(rb"0+")
 
 
@@ -183,7 +184,7 @@ def _symbolic(top: Path, folder: GitFolder, facts: Facts) -> None:
 # Plain git
 
 
-def _git(place: Path, *args: str, work: Path | None = None) -> bytes:
+def _git(place: Path, *args: str, work: Path | None = None, given: bytes = b"") -> bytes:
     """What git says; where it fails, that."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {
@@ -194,7 +195,7 @@ def _git(place: Path, *args: str, work: Path | None = None) -> bytes:
         "GIT_DIR": str(place),
         "LC_ALL": "C",
     }
-    done = subprocess.run(["git", *args], cwd=work or place, env=env, capture_output=True)
+    done = subprocess.run(["git", *args], cwd=work or place, env=env, input=given, capture_output=True)
     return done.stdout + (b"exit code %d: " % done.returncode + done.stderr if done.returncode else b"")
 
 
@@ -207,10 +208,17 @@ def _ask(folder: GitFolder, facts: Facts) -> None:
             facts["ref", f"{folder.name} {name}"] = value.encode()
     if folder.work is not None and folder.work.is_dir():
         facts["status", folder.name] = _git(folder.path, "status", "--long", work=folder.work)
-    mentioned = b"\n".join(v for (kind, _), v in facts.items() if kind in ("operation", "left lying"))
-    for name in sorted(set(OBJECT_ID.findall(mentioned))):
-        if not ZERO.fullmatch(name):
-            facts["mentioned", name.decode()] = _git(folder.path, "cat-file", "-t", name.decode()).strip()
+    _ask_mentioned(folder, facts)
+
+
+def _ask_mentioned(folder: GitFolder, facts: Facts) -> None:
+    """Whether the objects are there that an operation in progress or a note like ORIG_HEAD names."""
+    told = [v for (kind, name), v in facts.items() if kind in NAMING and name.startswith(f"{folder.name} ")]
+    names = sorted(n for n in set(OBJECT_ID.findall(b"\n".join(told))) if not ZERO.fullmatch(n))
+    if names:
+        said = _git(folder.path, "cat-file", "--batch-check=%(objecttype)", given=b"\n".join(names) + b"\n")
+        for name, kind in zip(names, said.splitlines(), strict=False):
+            facts["mentioned", f"{folder.name} {name.decode()}"] = kind
 
 
 def _ask_whole(folder: GitFolder, facts: Facts) -> None:
