@@ -26,7 +26,6 @@ IN_PROGRESS = ("rebase-merge", "rebase-apply", "sequencer")
 OBJECT_ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 OF_ONE_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 NAMING = ("operation", "left lying")
-ZERO = re.compile(rb"0+")
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,11 @@ class GitFolder:
     path: Path
     common: Path
     work: Path | None
+
+    @property
+    def owner(self) -> str:
+        """The name of the one that has the objects."""
+        return self.name if self.is_whole else self.name.rpartition("worktree ")[0].strip() or "main"
 
     @property
     def is_whole(self) -> bool:
@@ -51,6 +55,8 @@ class Picture:
     facts: Facts
     tree: trees.Picture
     objects: frozenset[bytes]
+    mentioned: frozenset[bytes] = frozenset()
+    """Objects that were there, and that no ref names but a note of git's, like ORIG_HEAD."""
 
     def of(self, aspect: str) -> dict[str, bytes]:
         return {name: value for (kind, name), value in self.facts.items() if kind == aspect}
@@ -64,6 +70,7 @@ def take(root: Path, *, tree: bool = True) -> Picture:
         _indexes(folder, facts)
     seen = trees.picture(bytes(root), git=False) if tree else {}
     objects: set[bytes] = set()
+    mentioned: set[bytes] = set()
     for folder in folders:
         _plain_files(folder, facts)
         if not (folder.path / "HEAD").exists():
@@ -71,10 +78,11 @@ def take(root: Path, *, tree: bool = True) -> Picture:
             facts["left over", folder.name] = b""
             continue
         _ask(folder, facts)
+        mentioned.update(_mentioned(folder, facts))
         if folder.is_whole:
             _ask_whole(folder, facts)
             objects.update(_objects(folder))
-    return Picture(facts, seen, frozenset(objects))
+    return Picture(facts, seen, frozenset(objects), frozenset(mentioned & objects))
 
 
 # The folders
@@ -184,7 +192,7 @@ def _symbolic(top: Path, folder: GitFolder, facts: Facts) -> None:
 # Plain git
 
 
-def _git(place: Path, *args: str, work: Path | None = None, given: bytes = b"") -> bytes:
+def _git(place: Path, *args: str, work: Path | None = None) -> bytes:
     """What git says; where it fails, that."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {
@@ -195,7 +203,7 @@ def _git(place: Path, *args: str, work: Path | None = None, given: bytes = b"") 
         "GIT_DIR": str(place),
         "LC_ALL": "C",
     }
-    done = subprocess.run(["git", *args], cwd=work or place, env=env, input=given, capture_output=True)
+    done = subprocess.run(["git", *args], cwd=work or place, env=env, capture_output=True)
     return done.stdout + (b"exit code %d: " % done.returncode + done.stderr if done.returncode else b"")
 
 
@@ -208,17 +216,6 @@ def _ask(folder: GitFolder, facts: Facts) -> None:
             facts["ref", f"{folder.name} {name}"] = value.encode()
     if folder.work is not None and folder.work.is_dir():
         facts["status", folder.name] = _git(folder.path, "status", "--long", work=folder.work)
-    _ask_mentioned(folder, facts)
-
-
-def _ask_mentioned(folder: GitFolder, facts: Facts) -> None:
-    """Whether the objects are there that an operation in progress or a note like ORIG_HEAD names."""
-    told = [v for (kind, name), v in facts.items() if kind in NAMING and name.startswith(f"{folder.name} ")]
-    names = sorted(n for n in set(OBJECT_ID.findall(b"\n".join(told))) if not ZERO.fullmatch(n))
-    if names:
-        said = _git(folder.path, "cat-file", "--batch-check=%(objecttype)", given=b"\n".join(names) + b"\n")
-        for name, kind in zip(names, said.splitlines(), strict=False):
-            facts["mentioned", f"{folder.name} {name.decode()}"] = kind
 
 
 def _ask_whole(folder: GitFolder, facts: Facts) -> None:
@@ -231,6 +228,12 @@ def _ask_whole(folder: GitFolder, facts: Facts) -> None:
     )
     if folder.work is not None and (folder.work / ".gitmodules").exists():
         facts["submodules", folder.name] = _git(folder.path, "submodule", "status", work=folder.work)
+
+
+def _mentioned(folder: GitFolder, facts: Facts) -> list[bytes]:
+    """The objects that an operation in progress, or a note like ORIG_HEAD, names."""
+    told = [v for (kind, name), v in facts.items() if kind in NAMING and name.startswith(f"{folder.name} ")]
+    return [folder.owner.encode() + b" " + name for name in OBJECT_ID.findall(b"\n".join(told))]
 
 
 def _objects(folder: GitFolder) -> list[bytes]:
@@ -250,8 +253,9 @@ def differences(before: Picture, after: Picture, *, but: Collection[str] = ()) -
     ]
     if "file" not in but:
         found += [f"file {line}" for line in trees.differences(before.tree, after.tree)]
+    # One more is no harm: it lies there until git cleans up. One less may have been somebody's work.
+    found += [f"mentioned {name.decode()}: lost" for name in sorted(before.mentioned - after.objects)]
     if "object" not in but:
-        # One more is no harm: it lies there until git cleans up. One less may have been somebody's work.
         found += [f"object {name.decode()}: lost" for name in sorted(before.objects - after.objects)]
     return found
 

@@ -104,6 +104,7 @@ DAMAGE: dict[str, tuple[Callable[[Repo], object], str]] = {
     "commit in submodule": (_commit_in_submodule, "ref module sub refs/heads/main"),
     "submodule": (_commit_in_submodule, "submodules main"),
     "object lost": (_lose_an_object, "fsck main"),
+    "mentioned object": (lambda r: r.git("prune", "--expire=now"), "mentioned main"),
     "object of nobody": (lambda r: r.git("prune", "--expire=now"), "object main"),
     "file edited": (lambda r: r.write("app", "x"), "file 'app'"),
     "ignored file gone": (lambda r: r.git("clean", "-qfdX"), "file 'secret.log'"),
