@@ -98,13 +98,15 @@ def sample(names: Sequence[str], *usual: str) -> list[Any]:
 
 
 def taken_back(scene: Scene, script: str) -> None:
-    """The agent does this, and after undo, redo and undo nobody could tell."""
+    """The agent does this, and after undo nobody could tell; with --all, nor after redo and undo."""
     before = scene.look()
     scene.agent(script)
     after = scene.look()
     assert differences(before, after), "the agent did nothing"
     assert scene.quick("undo") == 0
     scene.is_at(before)
+    if not everything():
+        return
     assert scene.quick("redo") == 0
     # What the agent had broken is broken again.
     assert differences(after, scene.look()) == []

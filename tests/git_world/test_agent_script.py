@@ -12,7 +12,7 @@ import pytest
 
 from .picture import differences
 from .repo import STARTS, Repo, dirty, project
-from .scene import Scene, sample
+from .scene import Scene, everything, sample
 
 AGENT = {
     "commit": "echo a > made; git add -A . ; git commit -m agent",
@@ -48,11 +48,12 @@ def test_a_whole_script_is_taken_back_at_once(start: str, tmp_path: Path) -> Non
     assert any("rebase-merge" in name for name in after.of("operation"))
     scene.undo()
     scene.is_at(before)
-    assert scene.quick("redo") == 0
-    scene.is_at(after)
+    if everything():
+        assert scene.quick("redo") == 0
+        scene.is_at(after)
 
 
-@pytest.mark.parametrize("start", sample(list(STARTS), "dirty", "merging"))
+@pytest.mark.parametrize("start", sample(list(STARTS), "merging"))
 def test_command_after_command_is_taken_back(start: str, tmp_path: Path) -> None:
     """One action for each command, then back through all of them, looking each time."""
     scene = scene_of(tmp_path, start)

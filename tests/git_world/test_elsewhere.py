@@ -8,7 +8,7 @@ import pytest
 
 from .picture import unsound
 from .repo import dirty, project
-from .scene import Scene
+from .scene import Scene, sample
 from .test_untouched import whole
 
 POINTING = {
@@ -26,7 +26,15 @@ POINTING = {
 }
 
 
-@pytest.mark.parametrize("how", POINTING)
+USUAL = (
+    "a link leads to another repository",
+    "it shares what another has",
+    "branches lie outside",
+    "objects are another's",
+)
+
+
+@pytest.mark.parametrize("how", sample(list(POINTING), *USUAL))
 def test_another_repository_is_never_written_to(how: str, tmp_path: Path) -> None:
     repo = project(tmp_path / "work")
     dirty(repo)

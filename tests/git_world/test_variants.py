@@ -9,7 +9,7 @@ import pytest
 
 from .picture import differences, take
 from .repo import Repo, dirty, project, with_changes, with_stashes
-from .scene import USUAL, Scene, taken_back
+from .scene import USUAL, Scene, sample, taken_back
 
 LOCAL = ("-c", "protocol.file.allow=always")
 
@@ -47,7 +47,9 @@ def test_a_shallow_clone(tmp_path: Path) -> None:
     taken_back(Scene.of(repo, tmp_path / "state"), f"git fetch -q --unshallow; {USUAL}")
 
 
-@pytest.mark.parametrize("kind", ["--split-index", "--index-version=4", "--untracked-cache"])
+@pytest.mark.parametrize(
+    "kind", sample(["--split-index", "--index-version=4", "--untracked-cache"], "--split-index")
+)
 def test_an_index_of_another_kind(kind: str, tmp_path: Path) -> None:
     repo = project(tmp_path / "work")
     repo.git("update-index", *kind.split("="))
@@ -80,10 +82,10 @@ def test_names_that_are_folders_of_other_names(tmp_path: Path) -> None:
     taken_back(scene, f"{script}; git pack-refs --all")
 
 
-@pytest.mark.parametrize("name", ["größe/ü", "with%percent", "it's", "-dash", "feature/.x.y"])
+@pytest.mark.parametrize("name", sample(["größe/ü", "with%percent", "it's", "-dash", "x.y"], "größe/ü"))
 def test_names_that_are_hard_to_spell(name: str, tmp_path: Path) -> None:
     repo = project(tmp_path / "work")
-    refs = f"refs/heads/x{name}" if name != "feature/.x.y" else "refs/heads/feature/x.y"
+    refs = f"refs/heads/x{name}"
     repo.git("update-ref", refs, "HEAD")
     scene = Scene.of(repo, tmp_path / "state")
     taken_back(scene, f'git update-ref -d "{refs}"; git update-ref "{refs}-2" HEAD~1')
