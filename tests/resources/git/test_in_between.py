@@ -33,8 +33,10 @@ def test_a_commit_on_top_is_a_conflict_and_changes_nothing(desk: Desk) -> None:
         desk.undo()
     assert "refs/heads/main" in [i.target.name for i in stopped.value.report.items if i.did == "conflict"]
     assert desk.picture() == before
+    logged = desk.git("reflog", "show", "main")
     report = desk.undo(on_conflict="keep")
     assert desk.at("main") == mine and not desk.at("v1")
+    assert desk.git("reflog", "show", "main") == logged
     assert {i.target.name: i.did for i in report.items}["refs/heads/main"] == "kept"
 
 
@@ -65,6 +67,29 @@ def test_a_stash_of_the_human_stays_on_top(desk: Desk) -> None:
         f"{kept} On main: before",
     ]
     assert desk.git("fsck", "--no-dangling") == ""
+
+
+def test_what_the_human_staged_stays_staged(desk: Desk) -> None:
+    desk.write("mine", "mine\n")
+    desk.agent("echo agent > c; echo agent > a; git add .; git commit -qm agent; git rm -q --cached b")
+    desk.write("later", "later\n")
+    desk.git("update-index", "--index-version", "4")
+    desk.git("add", "later")
+    report = desk.undo()
+    assert {i.target.name: i.did for i in report.items}["index"] == "merged"
+    assert desk.git("status", "--porcelain") == "A  later\n?? mine\n"
+    assert desk.git("fsck", "--no-dangling") == ""
+    desk.git("commit", "-qm", "later")
+    assert desk.git("show", "--format=", "--name-only") == "later\n"
+
+
+def test_one_name_that_both_staged_is_a_conflict(desk: Desk) -> None:
+    desk.agent("echo agent > a; git add a")
+    desk.write("a", "mine\n")
+    desk.git("add", "a")
+    with pytest.raises(ConflictError) as stopped:
+        desk.undo()
+    assert "index" in [i.target.name for i in stopped.value.report.items if i.did == "conflict"]
 
 
 def test_settings_of_both(desk: Desk) -> None:

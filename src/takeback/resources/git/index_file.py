@@ -23,6 +23,8 @@ class Staged(msgspec.Struct, frozen=True, gc=False):
     mode: int
     object: str
     flags: int
+    stat: bytes = b""
+    """What git remembers of the file on disk; no part of what is staged."""
 
 
 class NotAnIndex(ValueError):
@@ -35,6 +37,8 @@ class Index(msgspec.Struct, frozen=True):
     entries: list[Staged]
     trees: set[str]
     split: bool
+    needs_more: bool = False
+    """Whether it has an extension without which it cannot be read; their names begin in lower case."""
 
 
 def read(data: bytes, hash_name: str) -> Index:
@@ -55,7 +59,7 @@ def read(data: bytes, hash_name: str) -> Index:
         trees = _trees(parts.get(b"TREE", b""), hash_bytes)
     except (IndexError, ValueError, struct.error) as error:
         raise NotAnIndex("it ends too early") from error
-    return Index(found, trees, b"link" in parts)
+    return Index(found, trees, b"link" in parts, any(name[:1].islower() for name in parts))
 
 
 def _entries(data: bytes, version: int, count: int, hash_bytes: int) -> tuple[list[Staged], int]:
@@ -84,7 +88,8 @@ def _entries(data: bytes, version: int, count: int, hash_bytes: int) -> tuple[li
             # Padded with one to eight zero bytes, so that each entry has a multiple of eight.
             at = start + ((end - start + 8) // 8) * 8
         before = name
-        found.append(Staged(name, mode, object_name, (flags & _KEPT_FLAGS) << 16 | more & _KEPT_MORE))
+        kept = (flags & _KEPT_FLAGS) << 16 | more & _KEPT_MORE
+        found.append(Staged(name, mode, object_name, kept, data[start : start + _STAT_BYTES]))
     return found, at
 
 

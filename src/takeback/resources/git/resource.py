@@ -198,7 +198,21 @@ class Git:
             if swap.goal and not all(self._blobs.has(c[:32]) for c, _ in entry.contents_of(swap.goal)):
                 why = "its content is no longer kept (pruned by the limits in takeback.toml)"
                 found[swap.target] = (Do.CONFLICT, why)
+            elif self._stays_with(swap, kept):
+                found[swap.target] = (Do.KEEP, "it goes with a branch that stays")
         return found | pushes.foresee(swaps, self._observer, self._contents)
+
+    def _stays_with(self, swap: Swap, kept: Collection[Target]) -> bool:
+        """A log goes with its ref, and what is staged goes with the branches."""
+        version, name = swap.goal or swap.present, entry.name_of(swap.target)
+        if entry.kind_of(version) == entry.LOG:
+            prefix = entry.prefix_of(version)
+            return entry.target_of(prefix + name[len(prefix) + len(b"logs/") :]) in kept
+        if entry.kind_of(version) == entry.INDEX and swap.present != swap.goal:
+            beside = name[: -len(b"index")]
+            heads = entry.target_of(owner(beside) + b"refs/heads/").name
+            return entry.target_of(beside + b"HEAD") in kept or any(t.name.startswith(heads) for t in kept)
+        return False
 
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
