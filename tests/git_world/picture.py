@@ -256,8 +256,13 @@ def differences(before: Picture, after: Picture, *, but: Collection[str] = ()) -
     # One more is no harm: it lies there until git cleans up. One less may have been somebody's work.
     found += [f"mentioned {name.decode()}: lost" for name in sorted(before.mentioned - after.objects)]
     if "object" not in but:
-        found += [f"object {name.decode()}: lost" for name in sorted(before.objects - after.objects)]
+        found += _lost(sorted(before.objects - after.objects))
     return found
+
+
+def _lost(names: list[bytes]) -> list[str]:
+    more = f", and {len(names) - 1} more" if len(names) > 1 else ""
+    return [f"object {names[0].decode()}: lost{more}"] if names else []
 
 
 def unsound(seen: Picture) -> list[str]:
