@@ -14,11 +14,15 @@ from pathlib import Path
 
 from takeback import faults
 from takeback.errors import BackendError, CorruptionError
+from takeback.resources.git.index_file import HASH_BYTES
 from takeback.resources.git.mirror import Mirror, copy
 
 PACKED = faults.crash_point("git-objects-packed")
 GIVEN = faults.crash_point("git-objects-given")
 
+
+WALKED_MAX = 200_000
+"""Up to so many objects, all of them are walked through."""
 
 _CONFIG = b"""[core]
 	repositoryformatversion = 1
@@ -42,34 +46,69 @@ class Needs:
         self._shallow = Path(os.fsdecode(shallow))
         self._scratch = mirror.kept / "scratch.git"
 
-    def bring_back(self, names: Iterable[str]) -> None:
-        """Make everything that these objects lead to be in the repository, as far as it is kept."""
+    def bring_back(self, names: Iterable[str], present: Iterable[str]) -> bool:
+        """Make everything that these objects lead to be in the repository, as far as it is kept.
+
+        `present` are the objects that refs name now. Gives whether anything at all was missing there.
+        """
         wanted = sorted(set(names))
         if not wanted or not self._mirror.lost():
-            return
+            return False
         if not program():
             self._link_all()
-            return
+            return True
         self._prepare()
-        listed = self._git(
-            "rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin", given=wanted
-        )
-        reached = listed.split() if listed is not None else self._one_by_one(wanted)
-        missing = self._missing(reached)
+        missing = set(self._missing(self._mirror.lost_names(HASH_BYTES[self._hash])))
         if missing:
-            self._give(missing)
+            needed = [name for name in self._reached(wanted, present) if name in missing]
+            if needed:
+                self._give(needed)
+        return bool(missing)
 
-    def lacks(self, names: Iterable[str]) -> list[str]:
+    def lacks(self, names: Iterable[str], present: Iterable[str]) -> list[str]:
         """Which of these objects, or of those that they lead to, are not in the repository."""
         wanted = sorted(set(names))
-        if not wanted or not program():
+        if not wanted or not program() or self._mirror.is_partial():
             return []
         self._prepare()
-        if self._git("rev-list", "--objects", "--quiet", "--stdin", given=wanted, alone=True) is not None:
+        check = ["rev-list", "--objects", "--quiet", "--stdin"]
+        around = self._around(present)
+        if self._git(*check, given=[*wanted, *around], alone=True) is not None:
             return []
-        return [
-            name for name in wanted if self._git("rev-list", "--objects", "--quiet", name, alone=True) is None
+        return [name for name in wanted if self._git(*check, given=[name, *around], alone=True) is None]
+
+    def absent(self, names: Iterable[str]) -> list[str]:
+        """Which of these objects themselves are not in the repository."""
+        wanted = sorted(set(names))
+        if not wanted or not program() or self._mirror.is_partial():
+            return []
+        self._prepare()
+        return self._missing(wanted)
+
+    def _around(self, present: Iterable[str]) -> list[str]:
+        """What need not be walked through. In a small repository everything is: somebody may have deleted objects
+        by hand that refs still lead to.
+        """
+        if self._mirror.count(HASH_BYTES[self._hash]) <= WALKED_MAX:
+            return []
+        return [f"^{name}" for name in sorted(set(present))]
+
+    def _reached(self, wanted: list[str], present: Iterable[str]) -> list[str]:
+        """Everything that these lead to; one that is not whole any more, here or there, is left out."""
+        walk = [
+            "rev-list",
+            "--objects",
+            "--no-object-names",
+            "--ignore-missing",
+            "--missing=allow-any",
+            "--stdin",
         ]
+        around = self._around(present)
+        whole = self._git(*walk, given=[*wanted, *around])
+        if whole is not None:
+            return whole.split()
+        parts = [self._git(*walk, given=[name, *around]) for name in wanted]
+        return list(dict.fromkeys(name for part in parts if part for name in part.split()))
 
     def count(self, since: str, until: str) -> int | None:
         """How many commits `until` has that `since` does not; None where that cannot be told."""
@@ -79,15 +118,7 @@ class Needs:
         found = self._git("rev-list", "--count", f"{since}..{until}")
         return int(found) if found else None
 
-    def _one_by_one(self, wanted: list[str]) -> list[str]:
-        """What each leads to; one that is not whole any more, here or there, is left out."""
-        reached: dict[str, None] = {}
-        for name in wanted:
-            found = self._git("rev-list", "--objects", "--no-object-names", name)
-            reached.update(dict.fromkeys(found.split() if found else ()))
-        return list(reached)
-
-    def _missing(self, names: list[str]) -> list[str]:
+    def _missing(self, names: Iterable[str]) -> list[str]:
         found = self._git("cat-file", "--batch-check=%(objectname)", given=names, alone=True)
         if found is None:
             raise BackendError("git could not look at its objects; none was brought back", retryable=True)

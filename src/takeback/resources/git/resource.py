@@ -18,7 +18,7 @@ from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import ContentGone, CorruptionError, TakebackError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
-from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, words
+from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, refs, words
 from takeback.resources.git.manifest import Manifest
 from takeback.resources.git.mirror import Mirror
 from takeback.resources.git.needs import Needs
@@ -237,6 +237,7 @@ class Git:
         Restorer(self._observer.reader, self._contents, again=again).run(
             [work for work in works.values() if work.did is None]
         )
+        locks.clear(self._observer.place.folder)
         self._remove_repositories(works.values())
         results.update(self._verified(works))
         return [results[swap.target] for swap in swaps]
@@ -261,15 +262,26 @@ class Git:
         for prefix, users in wanted.items():
             finder = self._needs(prefix)
             why = "objects that it needs are neither in the repository nor kept"
-            try:
-                finder.bring_back(users)
-            except TakebackError as error:
-                why = error.message
+            present = self._present(prefix)
             required = [name for name, some in users.items() if any(_must_be_whole(work) for work in some)]
-            for name in finder.lacks(required):
+            try:
+                lost = finder.bring_back(users, present)
+            except TakebackError as error:
+                lost, why = True, error.message
+            for name in finder.lacks(required, present) if lost else finder.absent(required):
                 for work in users[name]:
                     if _must_be_whole(work):
                         work.did, work.why = Did.FAILED, why
+
+    def _present(self, prefix: bytes) -> list[str]:
+        """The objects that refs of a repository name now."""
+        found = self._observer.targets.values()
+        values = [
+            entry.value_of(v)
+            for v in found
+            if entry.kind_of(v) == entry.REF and owner(entry.prefix_of(v)) == prefix
+        ]
+        return [value for value in values if refs.is_object(value)]
 
     def _remove_repositories(self, works: Iterable[Work]) -> None:
         """Where a repository itself was taken back, its objects go too; they are kept, for a redo."""

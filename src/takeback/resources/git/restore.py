@@ -183,8 +183,7 @@ class Restorer:
 
     def _log(self, work: Work) -> None:
         """A log is guarded by the lock of its ref."""
-        prefix = entry.prefix_of(work.any_version)
-        lock = self._held(prefix + work.name[len(prefix) + len(b"logs/") :])
+        lock = self._held(self._ref_of(work))
         lock.take()
         try:
             if self._stands(work):
@@ -192,6 +191,10 @@ class Restorer:
                 work.did = Did.RESTORED if work.goal else Did.REMOVED
         finally:
             lock.drop()
+
+    def _ref_of(self, work: Work) -> bytes:
+        prefix = entry.prefix_of(work.any_version)
+        return prefix + work.name[len(prefix) + len(b"logs/") :]
 
     def _write_log(self, lock: Lock, name: bytes, goal: Version) -> None:
         path = self._place.path(name)
@@ -262,6 +265,9 @@ class Restorer:
         for work in works:
             if work.did is Did.REMOVED and work.name != place.LINK:
                 remove_above(self._place, work.name)
+                if work.kind == entry.LOG:
+                    # Its lock may have made the folder of a ref that is not there.
+                    remove_above(self._place, self._ref_of(work))
             elif work.did is Did.RESTORED and work.is_head:
                 prefix = work.name[: -len(b"HEAD")]
                 for name in (
