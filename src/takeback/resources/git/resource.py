@@ -28,6 +28,7 @@ from takeback.resources.git.reader import owner
 from takeback.resources.git.restore import Restorer, Work, remove_above
 
 MARKED = faults.crash_point("git-marked")
+COUNTED_MAX = 64
 DAY_NS = 86_400_000_000_000
 
 
@@ -56,11 +57,13 @@ class Git:
         self._progress = progress
         self._observer = Observer(root, state / "git.index", blobs, contents, generation)
         self._mirrors: dict[bytes, Mirror] = {}
+        self._counted: dict[tuple[str, str], tuple[int, int] | None] = {}
 
     # The present
 
     def mark(self) -> Mark:
         """Look at the repository, and keep it with its objects."""
+        self._counted.clear()
         with self._kept_or_forgotten():
             self._observer.look()
         for prefix in self._observer.stores:
@@ -181,11 +184,14 @@ class Git:
         return merging.merged(self._contents, mine, base, goal)
 
     def tell(self, change: Change, *, back: bool) -> str:
-        return words.tell(change, self._count, back=back)
+        return words.tell(change, self._apart, back=back)
 
-    def _count(self, change: Change, since: str, until: str) -> int | None:
-        version = change.after or change.before
-        return self._needs(owner(entry.prefix_of(version))).count(since, until)
+    def _apart(self, change: Change, one: str, other: str) -> tuple[int, int] | None:
+        """Asked of git once for each pair, and not for thousands of refs."""
+        if (one, other) not in self._counted and len(self._counted) < COUNTED_MAX:
+            prefix = owner(entry.prefix_of(change.after or change.before))
+            self._counted[one, other] = self._needs(prefix).apart(one, other)
+        return self._counted.get((one, other))
 
     def _needs(self, prefix: bytes) -> Needs:
         where = self._observer.place
