@@ -199,6 +199,9 @@ class Git:
         return Needs(self._mirror(prefix), hash_name, where.path(prefix + b"shallow"))
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        if self._is_another(swaps):
+            why = "`.git` leads to another repository now, to which nothing is written"
+            return {swap.target: (Do.CONFLICT, why) for swap in swaps}
         found: dict[Target, tuple[Do, str]] = {}
         for swap in swaps:
             if swap.goal and not all(self._blobs.has(c[:32]) for c, _ in entry.contents_of(swap.goal)):
@@ -207,6 +210,20 @@ class Git:
             elif self._stays_with(swap, kept):
                 found[swap.target] = (Do.KEEP, "it goes with a branch that stays")
         return found | pushes.foresee(swaps, self._observer, self._contents)
+
+    def _is_another(self, swaps: Sequence[Swap]) -> bool:
+        """Whether `.git` led to another folder then: what is there now is not what the changes are about."""
+        root = self._observer.place.root
+        for swap in swaps:
+            if entry.name_of(swap.target) != place.LINK or swap.present == swap.goal:
+                continue
+            there = os.path.join(root, place.LINK)
+            if entry.kind_of(swap.goal) == entry.LINK:
+                there = place.led_to(root, os.fsencode(swap.goal.id[2:]))
+            elif content := entry.content_of(swap.goal):
+                there = place.gitdir(root, self._contents.read(*content))
+            return there != self._observer.place.folder
+        return False
 
     def _stays_with(self, swap: Swap, kept: Collection[Target]) -> bool:
         """A log goes with its ref, and what is staged goes with the branches."""
