@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.errors import RollbackIncomplete
+from takeback.errors import ConflictError, RollbackIncomplete
 
 from .conftest import made
 from .desk import Desk, git, picture, says
@@ -42,6 +42,22 @@ def test_a_workspace_that_is_a_linked_worktree(desk: Desk) -> None:
     linked.undo()
     assert (linked.picture(), desk.picture()) == before
     linked.tb.close()
+
+
+@pytest.mark.parametrize("link", ["ln -s ../other/.git .git", "echo 'gitdir: ../other/.git' > .git"])
+def test_another_repository_is_never_written_to(desk: Desk, tmp_path: Path, link: str) -> None:
+    """An agent that leads `.git` elsewhere does not make an undo destroy what is there."""
+    other = made(tmp_path / "other", tmp_path / "other-state")
+    other.git("branch", "precious")
+    before = picture(other.root)
+    desk.tb.save()
+    desk.agent(f"mv .git ../aside; {link}; echo agent > a")
+    with pytest.raises(ConflictError, match="another repository"):
+        desk.undo()
+    desk.undo(on_conflict="keep")
+    assert (desk.root / "a").read_text() == "one\n"
+    assert picture(other.root) == before
+    other.tb.close()
 
 
 def test_a_submodule(desk: Desk, tmp_path: Path) -> None:

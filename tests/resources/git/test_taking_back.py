@@ -67,22 +67,25 @@ def test_a_report_reads_well(desk: Desk) -> None:
     assert "removed tag v1." in str(report)
 
 
+OPERATIONS = {
+    "git merge -q other": "merge",
+    "git rebase -q other": "rebase",
+    "git rebase -q --apply other": "rebase or am",
+    "git cherry-pick other": "cherry-pick",
+    "git cherry-pick other~1 other": "series of picks",
+    "git revert --no-edit HEAD~1": "revert",
+    "git bisect start HEAD HEAD~2": "bisect",
+    "git format-patch -q --stdout other~1..other | git am -q": "rebase or am",
+}
+ENDED = ["git merge -q other", "git rebase -q other", "git bisect start HEAD HEAD~2"]
+
+
 @pytest.mark.parametrize(
-    "start, word",
-    [
-        ("git merge -q other", "merge"),
-        ("git rebase -q other", "rebase"),
-        ("git rebase -q --apply other", "rebase or am"),
-        ("git cherry-pick other", "cherry-pick"),
-        ("git cherry-pick other~1 other", "series of picks"),
-        ("git revert --no-edit HEAD~1", "revert"),
-        ("git bisect start HEAD HEAD~2", "bisect"),
-        ("git format-patch -q --stdout other~1..other | git am -q", "rebase or am"),
-    ],
+    "start, ended_by", [*((start, "agent") for start in OPERATIONS), *((start, "human") for start in ENDED)]
 )
-@pytest.mark.parametrize("ended_by", ["agent", "human"])
-def test_an_operation_in_progress(desk: Desk, start: str, word: str, ended_by: str) -> None:
+def test_an_operation_in_progress(desk: Desk, start: str, ended_by: str) -> None:
     """One that the agent began is gone; one that was in progress before, and that the agent ended, is back."""
+    word = OPERATIONS[start]
     desk.git("checkout", "-qb", "other")
     desk.commit("c", "unrelated\n")
     desk.commit("a", "other\n")

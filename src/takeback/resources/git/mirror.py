@@ -95,7 +95,7 @@ class Mirror:
             faults.reach(LINKED)
         if self.copied:
             for folder in {folder for folder, _ in missing}:
-                _sync_folder(self.kept / folder)
+                sync_folder(self.kept / folder)
             self.copied = False
 
     def _keep_one(self, source: Path, name: Path) -> None:
@@ -247,7 +247,7 @@ def _listed(folder: Path) -> Iterable[str]:
         return ()
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path | bytes) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         faults.fsync(fd)

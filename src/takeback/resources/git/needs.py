@@ -15,7 +15,7 @@ from pathlib import Path
 from takeback import faults
 from takeback.errors import BackendError, CorruptionError
 from takeback.resources.git.index_file import HASH_BYTES
-from takeback.resources.git.mirror import Mirror, copy
+from takeback.resources.git.mirror import Mirror, copy, sync_folder
 
 PACKED = faults.crash_point("git-objects-packed")
 GIVEN = faults.crash_point("git-objects-given")
@@ -110,13 +110,13 @@ class Needs:
         parts = [self._git(*walk, given=[name, *around]) for name in wanted]
         return list(dict.fromkeys(name for part in parts if part for name in part.split()))
 
-    def count(self, since: str, until: str) -> int | None:
-        """How many commits `until` has that `since` does not; None where that cannot be told."""
+    def apart(self, one: str, other: str) -> tuple[int, int] | None:
+        """How many commits each has that the other does not; None where that cannot be told."""
         if not program():
             return None
         self._prepare()
-        found = self._git("rev-list", "--count", f"{since}..{until}")
-        return int(found) if found else None
+        found = (self._git("rev-list", "--left-right", "--count", f"{one}...{other}") or "").split()
+        return (int(found[0]), int(found[1])) if len(found) == 2 else None
 
     def _missing(self, names: Iterable[str]) -> list[str]:
         found = self._git("cat-file", "--batch-check=%(objectname)", given=names, alone=True)
@@ -149,6 +149,7 @@ class Needs:
         folder.mkdir(parents=True, exist_ok=True)
         for suffix in (".pack", ".idx"):
             copy(work / f"new{suffix}", folder / f"pack-{name.split()[-1]}{suffix}", mode=0o444)
+        sync_folder(folder)
         faults.reach(GIVEN)
         shutil.rmtree(work, ignore_errors=True)
 

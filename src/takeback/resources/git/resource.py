@@ -28,6 +28,7 @@ from takeback.resources.git.reader import owner
 from takeback.resources.git.restore import Restorer, Work, remove_above
 
 MARKED = faults.crash_point("git-marked")
+COUNTED_MAX = 64
 DAY_NS = 86_400_000_000_000
 
 
@@ -56,11 +57,13 @@ class Git:
         self._progress = progress
         self._observer = Observer(root, state / "git.index", blobs, contents, generation)
         self._mirrors: dict[bytes, Mirror] = {}
+        self._counted: dict[tuple[str, str], tuple[int, int] | None] = {}
 
     # The present
 
     def mark(self) -> Mark:
         """Look at the repository, and keep it with its objects."""
+        self._counted.clear()
         with self._kept_or_forgotten():
             self._observer.look()
         for prefix in self._observer.stores:
@@ -181,11 +184,14 @@ class Git:
         return merging.merged(self._contents, mine, base, goal)
 
     def tell(self, change: Change, *, back: bool) -> str:
-        return words.tell(change, self._count, back=back)
+        return words.tell(change, self._apart, back=back)
 
-    def _count(self, change: Change, since: str, until: str) -> int | None:
-        version = change.after or change.before
-        return self._needs(owner(entry.prefix_of(version))).count(since, until)
+    def _apart(self, change: Change, one: str, other: str) -> tuple[int, int] | None:
+        """Asked of git once for each pair, and not for thousands of refs."""
+        if (one, other) not in self._counted and len(self._counted) < COUNTED_MAX:
+            prefix = owner(entry.prefix_of(change.after or change.before))
+            self._counted[one, other] = self._needs(prefix).apart(one, other)
+        return self._counted.get((one, other))
 
     def _needs(self, prefix: bytes) -> Needs:
         where = self._observer.place
@@ -193,6 +199,9 @@ class Git:
         return Needs(self._mirror(prefix), hash_name, where.path(prefix + b"shallow"))
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        if self._is_another(swaps):
+            why = "`.git` leads to another repository now, to which nothing is written"
+            return {swap.target: (Do.CONFLICT, why) for swap in swaps}
         found: dict[Target, tuple[Do, str]] = {}
         for swap in swaps:
             if swap.goal and not all(self._blobs.has(c[:32]) for c, _ in entry.contents_of(swap.goal)):
@@ -201,6 +210,20 @@ class Git:
             elif self._stays_with(swap, kept):
                 found[swap.target] = (Do.KEEP, "it goes with a branch that stays")
         return found | pushes.foresee(swaps, self._observer, self._contents)
+
+    def _is_another(self, swaps: Sequence[Swap]) -> bool:
+        """Whether `.git` led to another folder then: what is there now is not what the changes are about."""
+        root = self._observer.place.root
+        for swap in swaps:
+            if entry.name_of(swap.target) != place.LINK or swap.present == swap.goal:
+                continue
+            there = os.path.join(root, place.LINK)
+            if entry.kind_of(swap.goal) == entry.LINK:
+                there = place.led_to(root, os.fsencode(swap.goal.id[2:]))
+            elif content := entry.content_of(swap.goal):
+                there = place.gitdir(root, self._contents.read(*content))
+            return there != self._observer.place.folder
+        return False
 
     def _stays_with(self, swap: Swap, kept: Collection[Target]) -> bool:
         """A log goes with its ref, and what is staged goes with the branches."""

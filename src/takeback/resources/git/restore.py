@@ -18,6 +18,7 @@ from takeback.errors import TakebackError
 from takeback.ports import Contents
 from takeback.resources.git import entry, locks, place, refs
 from takeback.resources.git.locks import Lock
+from takeback.resources.git.mirror import sync_folder
 from takeback.resources.git.place import Place
 from takeback.resources.git.reader import Reader
 from takeback.resources.git.scan import OWN
@@ -260,8 +261,8 @@ class Restorer:
 
     # Afterwards
 
-    def _tidy(self, works: Iterable[Work]) -> None:
-        """Folders that are empty now, as git would leave them; and what a repository needs to be one."""
+    def _tidy(self, works: Sequence[Work]) -> None:
+        """Folders that are empty now, as git would leave them; what a repository needs to be one; and a sync."""
         for work in works:
             if work.did is Did.REMOVED and work.name != place.LINK:
                 remove_above(self._place, work.name)
@@ -274,6 +275,9 @@ class Restorer:
                     (b"refs",) if b"worktrees/" in prefix else (b"refs/heads", b"refs/tags", b"objects")
                 ):
                     os.makedirs(self._place.path(prefix + name), exist_ok=True)
+        for folder in {os.path.dirname(self._place.path(work.name)) for work in works}:
+            if os.path.isdir(folder):
+                sync_folder(folder)
 
 
 def remove_above(where: Place, name: bytes) -> None:

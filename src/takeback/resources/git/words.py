@@ -8,8 +8,8 @@ from collections.abc import Callable
 from takeback.core.change import Change, Version
 from takeback.resources.git import entry, refs
 
-Count = Callable[[Change, str, str], int | None]
-"""How many commits the second has that the first does not, in the repository of a change."""
+Apart = Callable[[Change, str, str], tuple[int, int] | None]
+"""How many commits each of two has that the other does not, in the repository of a change; None if nobody knows."""
 
 MINOR = (
     r"(^|/)(logs/.*|ORIG_HEAD|FETCH_HEAD|AUTO_MERGE|COMMIT_EDITMSG|MERGE_MSG|MERGE_MODE|MERGE_AUTOSTASH|SQUASH_MSG"
@@ -32,7 +32,7 @@ _PLACE = re.compile(
 )
 
 
-def tell(change: Change, count: Count, *, back: bool) -> str:
+def tell(change: Change, apart: Apart, *, back: bool) -> str:
     """`branch feature back at 3fa9c1e, 2 commits dropped`."""
     name, where = change.target.name, ""
     if entry.kind_of(change.after or change.before) == entry.LOG:
@@ -44,7 +44,7 @@ def tell(change: Change, count: Count, *, back: bool) -> str:
     if kind == entry.REF and name == "HEAD":
         return where + _head(after, back=back)
     if kind == entry.REF:
-        return where + _ref(name, change, count, back=back)
+        return where + _ref(name, change, apart, back=back)
     if kind == entry.STASH:
         return where + _stash(before, after, back=back)
     if name in _OPERATIONS:
@@ -75,7 +75,7 @@ def _head(after: Version, *, back: bool) -> str:
     return f"HEAD {again}at {value[:7]}, on no branch"
 
 
-def _ref(name: str, change: Change, count: Count, *, back: bool) -> str:
+def _ref(name: str, change: Change, apart: Apart, *, back: bool) -> str:
     what = _named(name)
     old, new = entry.value_of(change.before), entry.value_of(change.after)
     if not new:
@@ -84,7 +84,7 @@ def _ref(name: str, change: Change, count: Count, *, back: bool) -> str:
         return f"{what} back at {_at(new)}" if back else f"{what} created at {_at(new)}"
     if not (refs.is_object(old) and refs.is_object(new)):
         return f"{what} back at {_at(new)}" if back else f"{what} at {_at(new)}"
-    dropped, added = count(change, new, old), count(change, old, new)
+    dropped, added = apart(change, old, new) or (0, 0)
     words = [f"{what} back at {_at(new)}" if back else f"{what} from {_at(old)} to {_at(new)}"]
     if added:
         words.append(f"{_commits(added)} {'back' if back else 'added'}")
