@@ -75,7 +75,7 @@ def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
     found: dict[str, list[float]] = {"files": [], "git": []}
     for _ in range(rounds):
         with open_workspace(root, home=home, watching=False) as tb:
-            for part in (tb.files, tb.git):
+            for part in tb.observed:
                 found[part.name].append(cpu_ms(part.mark, 1))
     return statistics.median(found["files"]), statistics.median(found["git"])
 

@@ -16,7 +16,7 @@ from .agent import HUMAN, Agent
 from .histories import HISTORIES
 from .picture import Picture, differences, unsound
 from .repo import Repo
-from .scene import sample
+from .scene import PRUNED, sample
 
 EVERY = 20
 SEEDS = {"linear": 11, "branching": 12, "vendored": 13}
@@ -24,7 +24,7 @@ SEEDS = {"linear": 11, "branching": 12, "vendored": 13}
 
 def wrong(before: Picture, after: Picture, *, of_human: bool) -> list[str]:
     """What is not as it was; what the human did meanwhile is left out."""
-    found = unsound(after) + differences(before, after)
+    found = unsound(after) + differences(before, after, but=PRUNED)
     return [line for line in found if not (of_human and _is_of_the_human(line))]
 
 

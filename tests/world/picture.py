@@ -58,7 +58,8 @@ def picture(root: bytes, *, git: bool = True) -> Picture:
     finally:
         os.close(fd)
     for paths in inodes.values():
-        group = frozenset(paths)
+        # A name outside the tree is no part of its picture: git's objects are kept by one.
+        group = frozenset(paths if len(paths) > 1 else ())
         for path in paths:
             seen[path] = seen[path]._replace(hardlinks=group)
     return seen
