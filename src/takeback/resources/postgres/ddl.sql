@@ -63,23 +63,28 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
         IF takeback.is_busy() THEN
             RETURN;
         END IF;
-        FOR gone IN SELECT * FROM pg_event_trigger_dropped_objects() LOOP
-            CONTINUE WHEN NOT gone.schema_name = ANY (SELECT unnest(schemas) FROM takeback.guard);
-            IF gone.object_type = 'table' AND gone.objsubid = 0 THEN
+        FOR gone IN
+            SELECT * FROM pg_event_trigger_dropped_objects()
+            WHERE CASE object_type WHEN 'schema' THEN object_name ELSE schema_name END
+                = ANY (SELECT unnest(schemas) FROM takeback.guard)
+        LOOP
+            IF gone.object_type = 'table' THEN
                 PERFORM takeback.forget(gone.objid);
             END IF;
-            CONTINUE WHEN takeback.action() = '' OR NOT (gone.original OR gone.object_type = 'table');
-            IF gone.object_type = 'table' AND gone.objsubid = 0 THEN
-                UPDATE takeback.statement SET op = 'drop', detail = detail || jsonb_build_object('did', 'DROP TABLE ' || gone.object_identity)
-                WHERE xid = txid_current() AND op = 'kept' AND (detail ->> 'table')::bigint = gone.objid
-                RETURNING id INTO kept;
+            CONTINUE WHEN takeback.action() = '';
+            IF gone.object_type IN ('table', 'table column') THEN
+                SELECT id INTO kept FROM takeback.statement
+                WHERE xid = txid_current() AND op IN ('kept', 'drop') AND (detail ->> 'table')::bigint = gone.objid;
                 IF kept IS NULL THEN
                     RAISE EXCEPTION 'takeback could not keep % aside, so it is not dropped', gone.object_identity
-                        USING HINT = 'Name it in a DROP statement of its own.';
+                        USING HINT = 'Name the table in a DROP or ALTER statement of its own.';
                 END IF;
-            ELSIF tg_tag LIKE 'DROP%' AND gone.object_type <> 'table' THEN
+                UPDATE takeback.statement
+                SET op = 'drop', detail = detail || jsonb_build_object('did', 'DROP TABLE ' || gone.object_identity)
+                WHERE id = kept AND gone.object_type = 'table';
+            ELSIF gone.original THEN
                 INSERT INTO takeback.statement (action, op, relation, schema, name, shape, detail)
-                VALUES (takeback.action(), 'other', 0, gone.schema_name, coalesce(gone.object_name, ''), '',
+                VALUES (takeback.action(), 'other', 0, coalesce(gone.schema_name, ''), coalesce(gone.object_name, ''), '',
                     jsonb_build_object('did', format('%s %s', tg_tag, gone.object_identity)));
             END IF;
         END LOOP;

@@ -77,14 +77,23 @@ class Tables:
 
     def make(self) -> None:
         """Make the dropped tables again, without rows."""
+        for schema in sorted({s.schema for s in self.dropped}):
+            if one(self._db, "SELECT to_regnamespace(quote_ident(%s))", [schema]) is None:
+                run(self._db, f"CREATE SCHEMA {one(self._db, 'SELECT quote_ident(%s)', [schema])}")
         self._carry_out("make", self.dropped)
 
     def drop(self) -> list[Trouble]:
         """Drop the tables that were made. Their rows are gone by now, but for those of others."""
         found = []
         for s in reversed(self.made):
-            named = one(self._db, "SELECT takeback.quoted(%s::oid)", [s.table])
+            # After an undo and a redo it is another table of the same name.
+            named = one(
+                self._db,
+                "SELECT coalesce(takeback.quoted(%s::oid), takeback.quoted(to_regclass(%s)::oid))",
+                [s.table, s.detail["named"]],
+            )
             if named is None:
+                found.append(Trouble(s.action, s.called, "", "somebody else has dropped it", firm=True))
                 continue
             if one(self._db, f"SELECT EXISTS (SELECT FROM {named})"):
                 found.append(Trouble(s.action, s.called, "", "rows of others are in it", firm=True))
