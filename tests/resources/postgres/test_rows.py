@@ -51,7 +51,9 @@ def test_every_kind_of_value_comes_back_exactly(shop: Shop) -> None:
 def test_a_change_of_keys_that_cascades_is_taken_back(shop: Shop) -> None:
     shop.human(*EXACT)
     before = shop.rows()
-    shop.agent("UPDATE customers SET id = 50", "UPDATE lines SET n = n + 1 WHERE n = 3", "UPDATE lines SET n = -n")
+    shop.agent(
+        "UPDATE customers SET id = 50", "UPDATE lines SET n = n + 1 WHERE n = 3", "UPDATE lines SET n = -n"
+    )
     shop.workspace.undo()
     assert shop.rows() == before
 
@@ -90,7 +92,9 @@ def test_what_a_human_changed_is_a_conflict_and_the_choice_decides(shop: Shop) -
 
 
 def test_rows_that_others_refer_to_stay_and_nothing_cascades(shop: Shop) -> None:
-    shop.agent("INSERT INTO customers VALUES (1, 'a'), (2, 'b')", "INSERT INTO orders (id, customer) VALUES (1, 1)")
+    shop.agent(
+        "INSERT INTO customers VALUES (1, 'a'), (2, 'b')", "INSERT INTO orders (id, customer) VALUES (1, 1)"
+    )
     shop.human("INSERT INTO orders (id, customer) VALUES (9, 2)")
     there = shop.rows()
     for choice in ("stop", "overwrite"):
@@ -102,10 +106,14 @@ def test_rows_that_others_refer_to_stay_and_nothing_cascades(shop: Shop) -> None
 
 
 def test_a_row_whose_parent_is_gone_is_a_conflict(shop: Shop) -> None:
-    shop.human("INSERT INTO customers VALUES (1, 'a')", "INSERT INTO orders (id, customer) VALUES (1, 1), (2, NULL)")
+    shop.human(
+        "INSERT INTO customers VALUES (1, 'a')", "INSERT INTO orders (id, customer) VALUES (1, 1), (2, NULL)"
+    )
     shop.agent("DELETE FROM orders")
     shop.human("DELETE FROM customers")
-    with pytest.raises(ConflictError, match="orders, row 1: it refers to a row of customers that is not there"):
+    with pytest.raises(
+        ConflictError, match="orders, row 1: it refers to a row of customers that is not there"
+    ):
         shop.workspace.undo()
     shop.workspace.undo(on_conflict="keep")
     assert shop.ask("SELECT id FROM orders") == [(2,)]
@@ -161,12 +169,16 @@ def test_many_ways_to_write_are_captured(shop: Shop) -> None:
     with shop.action() as db:
         with db.cursor().copy("COPY customers (id, name) FROM STDIN") as copy:
             copy.write_row((3, "c"))
-        db.execute("INSERT INTO customers VALUES (1, 'x'), (4, 'd') ON CONFLICT (id) DO UPDATE SET name = 'up'")
+        db.execute(
+            "INSERT INTO customers VALUES (1, 'x'), (4, 'd') ON CONFLICT (id) DO UPDATE SET name = 'up'"
+        )
         db.execute(
             "MERGE INTO customers c USING (VALUES (2), (5)) v(id) ON c.id = v.id WHEN MATCHED THEN DELETE "
             "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (v.id, 'merged')"
         )
-        db.execute("WITH gone AS (DELETE FROM customers WHERE id = 3 RETURNING *) INSERT INTO notes SELECT name FROM gone")
+        db.execute(
+            "WITH gone AS (DELETE FROM customers WHERE id = 3 RETURNING *) INSERT INTO notes SELECT name FROM gone"
+        )
         db.execute("DO $$ BEGIN FOR i IN 6..9 LOOP INSERT INTO customers VALUES (i, 'do'); END LOOP; END $$")
     shop.workspace.undo()
     assert shop.rows() == before
@@ -184,6 +196,10 @@ def test_a_hundred_thousand_rows_are_taken_back(shop: Shop) -> None:
 def test_a_truncated_table_comes_back(shop: Shop) -> None:
     shop.human(*EXACT)
     before = shop.rows()
-    shop.agent("UPDATE events SET what = 'x'", "TRUNCATE events, customers CASCADE", "INSERT INTO customers VALUES (1, 'n')")
+    shop.agent(
+        "UPDATE events SET what = 'x'",
+        "TRUNCATE events, customers CASCADE",
+        "INSERT INTO customers VALUES (1, 'n')",
+    )
     shop.workspace.undo()
     assert shop.rows() == before

@@ -70,7 +70,9 @@ def test_a_drop_is_undone_and_redone(shop: Shop) -> None:
 
 def test_a_table_that_was_made_goes_unless_others_use_it(shop: Shop) -> None:
     rows = shop.rows()
-    shop.agent("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a VALUES (1)", "CREATE TABLE b AS SELECT * FROM a")
+    shop.agent(
+        "CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a VALUES (1)", "CREATE TABLE b AS SELECT * FROM a"
+    )
     shop.workspace.undo()
     assert shop.rows() == rows
     shop.workspace.redo()
@@ -83,7 +85,12 @@ def test_a_table_that_was_made_goes_unless_others_use_it(shop: Shop) -> None:
 
 def test_a_table_that_came_and_went_is_nothing(shop: Shop) -> None:
     rows = shop.rows()
-    shop.agent("CREATE TABLE a (id int)", "INSERT INTO a VALUES (1)", "DROP TABLE a", "INSERT INTO notes VALUES ('x')")
+    shop.agent(
+        "CREATE TABLE a (id int)",
+        "INSERT INTO a VALUES (1)",
+        "DROP TABLE a",
+        "INSERT INTO notes VALUES ('x')",
+    )
     shop.workspace.undo()
     assert shop.rows() == rows
 
@@ -112,7 +119,9 @@ def test_an_altered_table_is_refused_and_its_rows_are_kept(shop: Shop) -> None:
     shop.human(*EXACT)
     shop.agent("ALTER TABLE customers DROP COLUMN email", "UPDATE customers SET name = 'x'")
     there = shop.rows()
-    with pytest.raises(ConflictError, match="ALTER TABLE public.customers cannot be taken back; how it was is kept"):
+    with pytest.raises(
+        ConflictError, match="ALTER TABLE public.customers cannot be taken back; how it was is kept"
+    ):
         shop.workspace.undo()
     assert shop.rows() == there
     assert any("ann@example.org" in line for (line,) in shop.ask("SELECT data FROM takeback.line"))
@@ -139,7 +148,11 @@ def test_what_is_no_table_is_said_to_stay(shop: Shop) -> None:
 
 
 def test_a_dropped_schema_comes_back_with_its_tables(shop: Shop) -> None:
-    shop.human("CREATE SCHEMA more", "CREATE TABLE more.t (id int PRIMARY KEY, t text)", "INSERT INTO more.t VALUES (1, 'x')")
+    shop.human(
+        "CREATE SCHEMA more",
+        "CREATE TABLE more.t (id int PRIMARY KEY, t text)",
+        "INSERT INTO more.t VALUES (1, 'x')",
+    )
     shop.guard("more")
     rows = shop.rows()
     shop.agent("UPDATE more.t SET t = 'y'", "DROP SCHEMA more CASCADE")
@@ -157,6 +170,10 @@ def test_tables_that_come_later_are_guarded(shop: Shop) -> None:
         "INSERT INTO events VALUES (1, '2045-01-01', 'late')",
     )
     rows = shop.rows()
-    shop.agent("UPDATE later SET o = 'changed', takeback_row = 'x'", "DELETE FROM events_late", "INSERT INTO later VALUES (2)")
+    shop.agent(
+        "UPDATE later SET o = 'changed', takeback_row = 'x'",
+        "DELETE FROM events_late",
+        "INSERT INTO later VALUES (2)",
+    )
     shop.workspace.undo()
     assert shop.rows() == rows

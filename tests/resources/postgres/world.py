@@ -73,7 +73,10 @@ class Server:
     def schema_of(self, dsn: str) -> str:
         """Every definition, by the server's own tool; our trigger functions are named after numbers."""
         text = subprocess.run(
-            [self.bin / "pg_dump", "-s", "-N", "takeback", "-d", dsn], capture_output=True, text=True, check=True
+            [self.bin / "pg_dump", "-s", "-N", "takeback", "-d", dsn],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         text = re.sub(r"\\(un)?restrict .*", "", text)
         return re.sub(r"capture_\d+", "capture", text)
@@ -151,5 +154,3 @@ def rows_of(dsn: str) -> dict[str, list[str]]:
             with db.cursor().copy(f"COPY (SELECT * FROM {table}) TO STDOUT".encode()) as copy:
                 found[table] = sorted(b"".join(bytes(part) for part in copy).decode().splitlines())
         return found
-
-

@@ -60,16 +60,18 @@ CREATE FUNCTION takeback.make_writer(target oid) RETURNS text LANGUAGE plpgsql S
     END
     $made$;
 
--- Guard one table, or guard it anew after its columns changed.
-CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog SET takeback.busy = 'on'
+-- Guard one table, or guard it anew after its columns changed. `busy` says that this is no doing of an action.
+CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
     AS $$
     DECLARE
-        writer text := takeback.make_writer(target);
+        writer text;
         kind "char" := (SELECT relkind FROM pg_class WHERE oid = target);
         named text := takeback.quoted(target);
         event text;
         sources text;
     BEGIN
+        PERFORM set_config('takeback.busy', 'on', true);
+        writer := takeback.make_writer(target);
         FOREACH event IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
             CONTINUE WHEN event = 'truncate' AND kind = 'p';
             CONTINUE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = target AND tgname = 'takeback_' || event);
@@ -85,26 +87,31 @@ CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET sea
             -- Also while an undo keeps all other triggers still.
             EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', named, 'takeback_' || event);
         END LOOP;
+        PERFORM set_config('takeback.busy', '', true);
     END
     $$;
 
-CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog SET takeback.busy = 'on'
+CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
     AS $$
     DECLARE
         event text;
     BEGIN
+        PERFORM set_config('takeback.busy', 'on', true);
         FOREACH event IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
             EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', 'takeback_' || event, takeback.quoted(target));
         END LOOP;
         EXECUTE format('DROP FUNCTION IF EXISTS takeback.%I()', 'capture_' || target);
+        PERFORM set_config('takeback.busy', '', true);
     END
     $$;
 
 -- What a table that is gone leaves behind.
-CREATE FUNCTION takeback.forget(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog SET takeback.busy = 'on'
+CREATE FUNCTION takeback.forget(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
     AS $$
     BEGIN
+        PERFORM set_config('takeback.busy', 'on', true);
         EXECUTE format('DROP FUNCTION IF EXISTS takeback.%I()', 'capture_' || target);
+        PERFORM set_config('takeback.busy', '', true);
     END
     $$;
 
