@@ -33,7 +33,8 @@ SCHEMA = """
     );
     CREATE INDEX ON orders (customer);
     INSERT INTO customers SELECT n, 'name ' || n, n || '@example.org' FROM generate_series(1, 1000) n;
-    INSERT INTO orders SELECT n, 1 + n % 1000, n, '{"state": "new"}', '{a,b}', now() FROM generate_series(1, 100000) n;
+    INSERT INTO orders
+        SELECT n, 1 + n % 1000, n, '{"state": "new"}', '{a,b}', now() FROM generate_series(1, 100000) n;
     """
 
 Link = psycopg.Connection[Any]
@@ -42,10 +43,11 @@ Link = psycopg.Connection[Any]
 def single(r: random.Random, start: int, count: int) -> Iterator[str]:
     """Statements of an agent: one row each, a commit each."""
     for n in range(start, start + count):
-        yield f"INSERT INTO orders VALUES ({200_000 + n}, {r.randrange(1, 1000)}, {n}.5, '{{\"n\": {n}}}', '{{x}}', now())"
-        yield f"UPDATE orders SET total = total + 1, data = data || '{{\"s\": {n}}}' WHERE id = {r.randrange(1, 100_000)}"
+        new, old = 200_000 + n, r.randrange(1, 100_000)
+        yield f"INSERT INTO orders VALUES ({new}, {r.randrange(1, 1000)}, 1.5, '{{\"n\": {n}}}', '{{x}}', now())"
+        yield f"UPDATE orders SET total = total + 1, data = data || '{{\"s\": {n}}}' WHERE id = {old}"
         yield f"UPDATE customers SET name = name || '!' WHERE id = {r.randrange(1, 1000)}"
-        yield f"DELETE FROM orders WHERE id = {200_000 + n}"
+        yield f"DELETE FROM orders WHERE id = {new}"
 
 
 def bulk(r: random.Random, start: int) -> Iterator[str]:
@@ -69,9 +71,8 @@ def capture(plain: Link, guarded: Link, rounds: int) -> dict[str, tuple[float, f
     found = {"single rows": (0.0, 0.0), "thousands of rows": (0.0, 0.0)}
     r = random.Random(1)
     for n in range(rounds):
-        for kind in found:
+        for kind, (with_it, without) in list(found.items()):
             work = list(single(r, 50 * n, 50) if kind == "single rows" else bulk(r, n))
-            with_it, without = found[kind]
             pair = (guarded, plain) if n % 2 else (plain, guarded)
             took = {id(db): spent(db, work) for db in pair}
             found[kind] = (with_it + took[id(guarded)], without + took[id(plain)])

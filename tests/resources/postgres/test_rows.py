@@ -13,7 +13,7 @@ EXACT = (
     """INSERT INTO orders VALUES (7, 1, 1.500, 'NaN', '{"a": 1.10}', '{"b":  1, "b": 2}', '{a,NULL,"c, d",""}',
         '{{1,2},{3,4}}', '\\x00ff27', '2026-03-29 01:30:00.123456+02', '1 mon -2 days', '(3,4.50)', '[1,5)'),
         (8, 1, 'NaN', '-Infinity', 'null', NULL, '{}', NULL, '', 'infinity', NULL, '(,)', 'empty'),
-        (9, NULL, -0.0, '-0', '[]', '"x"', NULL, NULL, NULL, '0044-03-15 12:00:00+00 BC', '1.000001 s', NULL, NULL)""",
+        (9, NULL, -0.0, '-0', '[]', '"x"', NULL, NULL, NULL, '0044-03-15 12:00:00+00 BC', '1.01 s', NULL, NULL)""",
     "INSERT INTO lines VALUES (7, 1, 'x'), (7, 2, NULL), (7, 3, '')",
     "INSERT INTO events VALUES (1, '2010-01-01', 'old'), (2, '2030-01-01', 'new')",
     "INSERT INTO notes VALUES ('h', 'same'), ('h', 'same'), ('h', NULL)",

@@ -59,11 +59,9 @@ def test_only_a_guarded_database_may_be_written_to(server: Server, tmp_path: Pat
         with pytest.raises(UsageError, match="is not under guard"), run.database(shop.dsn):
             raise AssertionError("not reached")
     shop.guard()
-    with (
-        takeback.open(tmp_path / "other")
-        if (tmp_path / "other").mkdir()
-        else takeback.open(tmp_path / "other") as other
-    ):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    with takeback.open(folder) as other:
         with other.run("elsewhere") as run, run.database(shop.dsn) as db:
             db.execute("INSERT INTO notes VALUES ('a', 'b')")
         other.undo()
@@ -98,7 +96,7 @@ def test_a_commit_that_was_cut_short_is_known_afterwards(shop: Shop, tmp_path: P
             a for a in reversed(shop.workspace.history.actions.values()) if a.name.startswith("database")
         )
         assert action.life is Life.SETTLED and bool(action.changes) is happened
-    shop.workspace.undo(action.id)
+    shop.workspace.undo(list(shop.workspace.history.runs)[-1])
     assert shop.rows() == before
 
 

@@ -36,12 +36,14 @@ def statement(r: Random, mine: int) -> str:
     day = f"{r.choice((2010, 2015, 2025, 2035))}-0{r.randrange(1, 9)}-1{r.randrange(9)}"
     own = f"id >= 10 AND id % 3 = {(10 + mine) % 3}"
     choices: list[str] = [
-        f"INSERT INTO customers (id, name, email) VALUES ({k}, '{text}', '{k}') ON CONFLICT (id) DO UPDATE SET name = 'up'",
+        f"""INSERT INTO customers (id, name, email) VALUES ({k}, '{text}', '{k}')
+            ON CONFLICT (id) DO UPDATE SET name = 'up'""",
         f"UPDATE customers SET name = name || '{text}', mood = 'calm' WHERE {own} AND id > {other}",
         f"UPDATE customers SET id = {other} WHERE id = {k} AND NOT EXISTS (SELECT FROM customers WHERE id = {other})",
         f"DELETE FROM customers WHERE id = {k}",
-        f"""INSERT INTO orders (id, customer, total, data, tags, blob, at, area) VALUES ({k}, {r.randrange(1, 10)}, {n}.50,
-            '{{"n": {n}, "x": [1.0, null]}}', ARRAY['{text}', NULL], '\\x{n:08x}', to_timestamp({n}.25), ROW({n}, {n}.0))
+        f"""INSERT INTO orders (id, customer, total, data, tags, blob, at, area) VALUES
+            ({k}, {r.randrange(1, 10)}, {n}.50, '{{"n": {n}, "x": [1.0, null]}}', ARRAY['{text}', NULL],
+            '\\x{n:08x}', to_timestamp({n}.25), ROW({n}, {n}.0))
             ON CONFLICT (id) DO NOTHING""",
         f"INSERT INTO orders (id, customer) SELECT {k}, id FROM customers WHERE {own} LIMIT 1 ON CONFLICT DO NOTHING",
         f"UPDATE orders SET data = data || '{{\"y\": {n}}}', tags = tags || 'z', ratio = {n} / 7.0 WHERE {own}",
@@ -49,7 +51,7 @@ def statement(r: Random, mine: int) -> str:
         f"INSERT INTO lines SELECT id, {n % 5}, '{text}' FROM orders WHERE {own} ON CONFLICT DO NOTHING",
         f'UPDATE lines SET n = n + 10 WHERE "order" = {k}',
         f"INSERT INTO events VALUES ({k}, '{day}', '{text}') ON CONFLICT DO NOTHING",
-        f"UPDATE events SET day = '{day}' WHERE id = {k} AND NOT EXISTS (SELECT FROM events WHERE (id, day) = ({k}, date '{day}'))",
+        f"UPDATE events SET day = '{day}' WHERE id = {k}",
         f"UPDATE events_new SET what = '{text}' WHERE {own}",
         f"DELETE FROM events_old WHERE id = {k}",
         f"INSERT INTO notes VALUES ('{mine}', '{n % 2}')",
