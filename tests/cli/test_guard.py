@@ -94,7 +94,7 @@ def test_status_and_remove(inside: Inside, dsn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    "words, code, said",
     [
         (["app.db"], 2, "no address of a database"),
         (["postgresql://u:hunter2hunter2@/x?nonsense=1"], 2, "no address of a database"),

@@ -269,3 +269,14 @@ def test_a_newer_guard_is_not_touched(shop: Shop) -> None:
     with pytest.raises(FormatTooNew, match="newer Takeback"):
         guard.install(shop.dsn, [])
     assert link.is_address(shop.dsn)
+
+
+def test_what_was_pruned_is_said_and_not_claimed(shop: Shop) -> None:
+    shop.agent("INSERT INTO notes VALUES ('a', 'b')")
+    shop.human("UPDATE takeback.statement SET at = now() - interval '40 days'")
+    shop.agent("INSERT INTO notes VALUES ('c', 'd')")
+    assert guard.prune(shop.dsn, 30) == 1
+    shop.workspace.undo()
+    assert shop.rows()["public.notes"] == ["a\tb"]
+    with pytest.raises(ConflictError, match="what was set aside of it was pruned"):
+        shop.workspace.undo()

@@ -3,13 +3,13 @@
 -- How every value is written out and read again, whatever the session has chosen.
 CREATE FUNCTION takeback.settings() RETURNS text LANGUAGE sql IMMUTABLE
     AS $$
-    SELECT 'SET search_path = pg_catalog SET datestyle = ''ISO, YMD'' SET intervalstyle = postgres '
+    SELECT 'SET search_path = pg_catalog, pg_temp SET datestyle = ''ISO, YMD'' SET intervalstyle = postgres '
         'SET timezone = ''UTC'' SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = ''C'' '
         'SET xmloption = content'
     $$;
 
 -- Make the function that writes down what happens to one table.
-CREATE FUNCTION takeback.make_writer(target oid) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.make_writer(target oid) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $made$
     DECLARE
         writer text := format('takeback.%I', 'capture_' || target);
@@ -61,7 +61,7 @@ CREATE FUNCTION takeback.make_writer(target oid) RETURNS text LANGUAGE plpgsql S
     $made$;
 
 -- Guard one table, or guard it anew after its columns changed. `busy` says that this is no doing of an action.
-CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         writer text;
@@ -91,7 +91,7 @@ CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET sea
     END
     $$;
 
-CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         event text;
@@ -106,7 +106,7 @@ CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET s
     $$;
 
 -- What a table that is gone leaves behind.
-CREATE FUNCTION takeback.forget(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.forget(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     BEGIN
         PERFORM set_config('takeback.busy', 'on', true);
@@ -117,7 +117,7 @@ CREATE FUNCTION takeback.forget(target oid) RETURNS void LANGUAGE plpgsql SET se
 
 -- The tables in guarded schemas, and why some of them cannot be guarded.
 CREATE FUNCTION takeback.tables(OUT target oid, OUT named text, OUT why text) RETURNS SETOF record LANGUAGE sql STABLE
-    SET search_path = pg_catalog
+    SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT c.oid, format('%I.%I', nspname, relname),
         CASE
@@ -140,7 +140,7 @@ CREATE FUNCTION takeback.tables(OUT target oid, OUT named text, OUT why text) RE
 
 -- The table that captured rows belong to now: the same, or the one that has its place, if it has the same columns.
 CREATE FUNCTION takeback.resolved(relation oid, schema text, name text, wanted text) RETURNS oid LANGUAGE sql STABLE
-    SET search_path = pg_catalog
+    SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT oid FROM pg_class
     WHERE (oid = relation OR oid = to_regclass(format('%I.%I', schema, name))) AND takeback.shape(oid) = wanted

@@ -1,11 +1,11 @@
 -- Tables that an action makes, alters or drops. Only a superuser may have these watched.
 
 -- Whether this is our own doing: guarding a table alters it.
-CREATE FUNCTION takeback.is_busy() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.is_busy() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$ SELECT coalesce(current_setting('takeback.busy', true), '') = 'on' $$;
 
 -- Keep a table aside: how it can be made again, and its rows.
-CREATE FUNCTION takeback.keep(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.keep(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         number bigint := nextval('takeback.statement_id_seq');
@@ -26,7 +26,7 @@ CREATE FUNCTION takeback.keep(target oid) RETURNS void LANGUAGE plpgsql SET sear
     $$;
 
 CREATE FUNCTION takeback.before_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
+    SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
     SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content
     AS $$
     DECLARE
@@ -54,7 +54,7 @@ CREATE FUNCTION takeback.before_ddl() RETURNS event_trigger LANGUAGE plpgsql SEC
     END
     $$;
 
-CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog
+CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         gone record;
@@ -92,7 +92,7 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
     $$;
 
 CREATE FUNCTION takeback.after_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
+    SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
     SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content
     AS $$
     DECLARE
@@ -137,7 +137,7 @@ CREATE FUNCTION takeback.after_ddl() RETURNS event_trigger LANGUAGE plpgsql SECU
     $$;
 
 -- A table that an action made, with the rows that it was made with.
-CREATE FUNCTION takeback.note_made(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.note_made(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         number bigint := nextval('takeback.statement_id_seq');

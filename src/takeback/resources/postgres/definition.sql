@@ -1,7 +1,7 @@
 -- How a table can be made again: statements in three lists. `make` before its rows are put back, `finish` after, and
 -- `values` for where its sequences stood, which is no part of what it is.
 
-CREATE FUNCTION takeback.sequence_options(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.sequence_options(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT format('INCREMENT %s MINVALUE %s MAXVALUE %s START %s CACHE %s%s',
         seqincrement, seqmin, seqmax, seqstart, seqcache, CASE WHEN seqcycle THEN ' CYCLE' ELSE '' END)
@@ -10,7 +10,7 @@ CREATE FUNCTION takeback.sequence_options(target oid) RETURNS text LANGUAGE sql 
 
 -- The sequences of a table's columns: of serial ones (deptype a) and of identities (deptype i).
 CREATE FUNCTION takeback.sequences(target oid, OUT sequence oid, OUT "column" name, OUT kind "char")
-    RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog
+    RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT d.objid, a.attname, d.deptype
     FROM pg_depend d
@@ -21,7 +21,7 @@ CREATE FUNCTION takeback.sequences(target oid, OUT sequence oid, OUT "column" na
     ORDER BY a.attnum
     $$;
 
-CREATE FUNCTION takeback.columns(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.columns(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT coalesce(string_agg(
         format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod))
@@ -51,14 +51,14 @@ CREATE FUNCTION takeback.columns(target oid) RETURNS text LANGUAGE sql STABLE SE
     $$;
 
 -- The indexes of a table that are not made by its constraints.
-CREATE FUNCTION takeback.indexes(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.indexes(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT pg_get_indexdef(indexrelid) FROM pg_index
     WHERE indrelid = target
         AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u', 'x'))
     $$;
 
-CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT format('CREATE SEQUENCE %s AS %s %s', takeback.quoted(sequence), format_type(seqtypid, NULL),
         takeback.sequence_options(sequence))
@@ -86,7 +86,7 @@ CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql
     $$;
 
 -- What refers to a table, and what stands on it.
-CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     (SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', takeback.quoted(conrelid), conname, pg_get_constraintdef(oid))
     FROM pg_constraint
@@ -107,7 +107,7 @@ CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE 
     GROUP BY v.oid ORDER BY max(depth), v.oid)
     $$;
 
-CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     (SELECT takeback.indexes(oid) FROM pg_class WHERE oid = target AND NOT relispartition ORDER BY 1)
     UNION ALL
@@ -150,7 +150,7 @@ CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE s
     FROM pg_class WHERE oid = target
     $$;
 
-CREATE FUNCTION takeback.definition(target oid) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.definition(target oid) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT jsonb_build_object(
         'make', (SELECT coalesce(jsonb_agg(x), '[]') FROM takeback.how_to_make(target) x),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Link = psycopg.Connection[tuple[Any, ...]]
 
 SETTINGS = (
-    "SET LOCAL search_path = pg_catalog",
+    "SET LOCAL search_path = pg_catalog, pg_temp",
     "SET LOCAL datestyle = 'ISO, YMD'",
     "SET LOCAL intervalstyle = postgres",
     "SET LOCAL timezone = 'UTC'",

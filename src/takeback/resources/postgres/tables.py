@@ -51,11 +51,14 @@ class Tables:
         self.rows = [
             s
             for s in statements
-            if s.op not in ("alter", "other") and s.relation not in roots and not self._is_passing(s, passing)
+            if s.op not in ("alter", "other", "pruned")
+            and s.relation not in roots
+            and not self._is_passing(s, passing)
         ]
         """The statements that are about rows. What came and went altogether is left out."""
         self.others = [s for s in statements if s.op == "other"]
         self._altered = [s for s in statements if s.op == "alter" and s.table not in passing]
+        self._pruned = [s for s in statements if s.op == "pruned"]
         self._new = made.keys()
 
     @staticmethod
@@ -73,7 +76,9 @@ class Tables:
             found.append(Trouble(s.action, s.called, "", why, firm=True))
         taken = [s for s in self.dropped if one(self._db, "SELECT to_regclass(%s)", [s.detail["named"]])]
         why = "another table has its name now"
-        return [*found, *(Trouble(s.action, s.called, "", why, firm=True) for s in taken)]
+        found += [Trouble(s.action, s.called, "", why, firm=True) for s in taken]
+        why = "what was set aside of it was pruned"
+        return found + [Trouble(s.action, s.called, "", why, firm=True) for s in self._pruned]
 
     def make(self) -> None:
         """Make the dropped tables again, without rows."""
