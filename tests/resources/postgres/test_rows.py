@@ -156,6 +156,26 @@ def test_triggers_of_the_tables_do_not_run_in_an_undo(shop: Shop) -> None:
     assert shop.rows() == before
 
 
+def test_triggers_that_write_to_the_same_row_again_are_taken_back(shop: Shop) -> None:
+    shop.human(
+        "CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF length(NEW.name) < 9 THEN "
+        "UPDATE customers SET name = name || '+' WHERE id = NEW.id; END IF; RETURN NULL; END $$",
+        "CREATE TRIGGER again AFTER INSERT OR UPDATE ON customers FOR EACH ROW EXECUTE FUNCTION again()",
+        "INSERT INTO customers VALUES (1, 'a'), (2, 'b')",
+    )
+    before = shop.rows()
+    shop.agent(
+        "UPDATE customers SET name = 'x'",
+        "INSERT INTO customers VALUES (3, 'c')",
+        "WITH gone AS (DELETE FROM customers WHERE id = 2 RETURNING *) INSERT INTO customers SELECT 4, name FROM gone",
+    )
+    after = shop.rows()
+    shop.workspace.undo()
+    assert shop.rows() == before
+    shop.workspace.redo()
+    assert shop.rows() == after
+
+
 def test_what_was_not_committed_is_not_the_actions(shop: Shop) -> None:
     with shop.action() as db:
         db.execute("INSERT INTO notes VALUES ('a', 'b')")

@@ -25,6 +25,13 @@ CREATE FUNCTION takeback.keep(target oid) RETURNS void LANGUAGE plpgsql SET sear
     END
     $$;
 
+-- Whether a command names something: rather too often than not.
+CREATE FUNCTION takeback.names(said text, name name) RETURNS boolean LANGUAGE sql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT CASE WHEN name ~ '^\w+$' THEN said ~ ('\m' || lower(name) || '\M') ELSE position(lower(name) IN said) > 0 END
+    $$;
+
 CREATE FUNCTION takeback.before_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
     SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content
@@ -43,12 +50,12 @@ CREATE FUNCTION takeback.before_ddl() RETURNS event_trigger LANGUAGE plpgsql SEC
             JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE t.why = '' AND (
             everything
-            OR position(lower(c.relname) IN said) > 0
+            OR takeback.names(said, c.relname)
             OR EXISTS (
                 SELECT FROM pg_partition_ancestors(c.oid) a JOIN pg_class r ON r.oid = a
-                WHERE c.relispartition AND tg_tag LIKE 'DROP%' AND position(lower(r.relname) IN said) > 0
+                WHERE c.relispartition AND tg_tag LIKE 'DROP%' AND takeback.names(said, r.relname)
             )
-            OR (tg_tag = 'DROP SCHEMA' AND position(lower(nspname) IN said) > 0)
+            OR (tg_tag = 'DROP SCHEMA' AND takeback.names(said, nspname))
         )
         ORDER BY c.relispartition, t.target;
     END
