@@ -37,6 +37,8 @@ SCHEMA = """
         SELECT n, 1 + n % 1000, n, '{"state": "new"}', '{a,b}', now() FROM generate_series(1, 100000) n;
     """
 
+SINGLE, TOGETHER, BULK = "a row each", "a row each, one commit", "thousands of rows"
+
 Link = psycopg.Connection[Any]
 
 
@@ -68,11 +70,12 @@ def spent(db: Link, statements: list[str]) -> float:
 
 def capture(plain: Link, guarded: Link, rounds: int) -> dict[str, tuple[float, float]]:
     """Seconds with and without capture, for each kind of work."""
-    found = {"single rows": (0.0, 0.0), "thousands of rows": (0.0, 0.0)}
+    found = dict.fromkeys((SINGLE, TOGETHER, BULK), (0.0, 0.0))
     r = random.Random(1)
     for n in range(rounds):
         for kind, (with_it, without) in list(found.items()):
-            work = list(single(r, 50 * n, 50) if kind == "single rows" else bulk(r, n))
+            work = list(bulk(r, n) if kind is BULK else single(r, 50 * n, 50))
+            work = ["BEGIN", *work, "COMMIT"] if kind is TOGETHER else work
             pair = (guarded, plain) if n % 2 else (plain, guarded)
             took = {id(db): spent(db, work) for db in pair}
             found[kind] = (with_it + took[id(guarded)], without + took[id(plain)])

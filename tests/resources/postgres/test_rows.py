@@ -167,7 +167,7 @@ def test_triggers_that_write_to_the_same_row_again_are_taken_back(shop: Shop) ->
     shop.agent(
         "UPDATE customers SET name = 'x'",
         "INSERT INTO customers VALUES (3, 'c')",
-        "WITH gone AS (DELETE FROM customers WHERE id = 2 RETURNING *) INSERT INTO customers SELECT 4, name FROM gone",
+        "WITH g AS (DELETE FROM customers WHERE id = 2 RETURNING *) INSERT INTO customers SELECT 4, name FROM g",
     )
     after = shop.rows()
     shop.workspace.undo()

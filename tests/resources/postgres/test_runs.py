@@ -280,3 +280,28 @@ def test_what_was_pruned_is_said_and_not_claimed(shop: Shop) -> None:
     assert shop.rows()["public.notes"] == ["a\tb"]
     with pytest.raises(ConflictError, match="what was set aside of it was pruned"):
         shop.workspace.undo()
+
+
+@pytest.mark.parametrize("point", ["postgres-written", "postgres-committed"])
+def test_a_connection_that_breaks_is_looked_into(shop: Shop, point: str) -> None:
+    """Right before the commit nothing is done; right after it all is, and the server is asked which."""
+    shop.agent("INSERT INTO notes VALUES ('a', 'b')")
+
+    def cut() -> None:
+        with psycopg.connect(shop.server.dsn("postgres"), autocommit=True) as db:
+            db.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [shop.name]
+            )
+        if point == "postgres-committed":
+            raise psycopg.OperationalError("the connection is lost")
+
+    with crash.at(point, cut):
+        if point == "postgres-committed":
+            assert [item.did for item in shop.workspace.undo().items] == ["restored"]
+        else:
+            with pytest.raises(RollbackIncomplete) as stop:
+                shop.workspace.undo()
+            assert [item.did for item in stop.value.report.items] == ["failed"]
+            assert shop.rows()["public.notes"] == ["a\tb"]
+    assert shop.workspace.undo().verdict.value == ("nothing" if point == "postgres-committed" else "clean")
+    assert shop.rows()["public.notes"] == []

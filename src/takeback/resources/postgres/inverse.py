@@ -287,7 +287,8 @@ def _gather_keyed(table: Table) -> str:
         step AS (
             SELECT {keys}, max(id) AS id, max(action) AS action,
                 max(data) FILTER (WHERE more < 0) AS before, max(data) FILTER (WHERE more > 0) AS after,
-                greatest(count(*) FILTER (WHERE more < 0), count(*) FILTER (WHERE more > 0), max(abs(more))) > 1 AS torn
+                max(abs(more)) > 1 OR count(*) FILTER (WHERE more < 0) > 1 OR count(*) FILTER (WHERE more > 0) > 1
+                    AS torn
             FROM part GROUP BY {keys}, xid
         ),
         chain AS (
