@@ -177,3 +177,12 @@ def test_tables_that_come_later_are_guarded(shop: Shop) -> None:
     )
     shop.workspace.undo()
     assert shop.rows() == rows
+
+
+def test_an_action_does_not_get_rid_of_its_guard(shop: Shop) -> None:
+    before = shop.rows()
+    with pytest.raises(psycopg.Error, match="takeback guards notes, and an action may not change that"):
+        shop.agent("DROP TRIGGER takeback_insert ON notes")
+    shop.agent("ALTER TABLE notes DISABLE TRIGGER ALL", "INSERT INTO notes VALUES ('a', 'b')")
+    shop.workspace.undo()
+    assert shop.rows() == before

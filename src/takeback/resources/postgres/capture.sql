@@ -69,23 +69,30 @@ CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET sea
         named text := takeback.quoted(target);
         event text;
         sources text;
+        state "char";
     BEGIN
         PERFORM set_config('takeback.busy', 'on', true);
         writer := takeback.make_writer(target);
         FOREACH event IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
             CONTINUE WHEN event = 'truncate' AND kind = 'p';
-            CONTINUE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = target AND tgname = 'takeback_' || event);
             sources := CASE event
                 WHEN 'insert' THEN 'REFERENCING NEW TABLE AS takeback_new'
                 WHEN 'update' THEN 'REFERENCING OLD TABLE AS takeback_old NEW TABLE AS takeback_new'
                 WHEN 'delete' THEN 'REFERENCING OLD TABLE AS takeback_old'
                 ELSE '' END;
-            EXECUTE format(
-                'CREATE TRIGGER %I %s %s ON %s %s FOR EACH STATEMENT WHEN (coalesce(current_setting(''takeback.action'', true), '''') <> '''') EXECUTE FUNCTION %s()',
-                'takeback_' || event, CASE event WHEN 'truncate' THEN 'BEFORE' ELSE 'AFTER' END, event, named, sources, writer
-            );
-            -- Also while an undo keeps all other triggers still.
-            EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', named, 'takeback_' || event);
+            state := (SELECT tgenabled FROM pg_trigger WHERE tgrelid = target AND tgname = 'takeback_' || event);
+            IF state IS NULL THEN
+                EXECUTE format(
+                    'CREATE TRIGGER %I %s %s ON %s %s FOR EACH STATEMENT '
+                    'WHEN (coalesce(current_setting(''takeback.action'', true), '''') <> '''') EXECUTE FUNCTION %s()',
+                    'takeback_' || event, CASE event WHEN 'truncate' THEN 'BEFORE' ELSE 'AFTER' END, event, named,
+                    sources, writer
+                );
+            END IF;
+            -- Also while an undo keeps all other triggers still, and after somebody disabled them all.
+            IF state IS DISTINCT FROM 'A' THEN
+                EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', named, 'takeback_' || event);
+            END IF;
         END LOOP;
         PERFORM set_config('takeback.busy', '', true);
     END

@@ -89,6 +89,9 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
                 UPDATE takeback.statement
                 SET op = 'drop', detail = detail || jsonb_build_object('did', 'DROP TABLE ' || gone.object_identity)
                 WHERE id = kept AND gone.object_type = 'table';
+            ELSIF gone.original AND gone.object_type = 'trigger' AND gone.address_names[3] LIKE 'takeback\_%' THEN
+                RAISE EXCEPTION 'takeback guards %, and an action may not change that', gone.address_names[2]
+                    USING HINT = '`takeback guard ADDRESS --remove`, outside any action.';
             ELSIF gone.original THEN
                 INSERT INTO takeback.statement (action, op, relation, schema, name, shape, detail)
                 VALUES (takeback.action(), 'other', 0, coalesce(gone.schema_name, ''), coalesce(gone.object_name, ''), '',

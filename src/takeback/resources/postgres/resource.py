@@ -56,7 +56,7 @@ class Postgres:
             stands = self._standing(place, [action])
         except GuardGone:
             return None  # so nothing was captured
-        except BackendError:
+        except TakebackError:
             # Nothing is lost: the server keeps it. Whoever takes the action back will look there.
             return Change(target, ABSENT, _version(action, {"database": place.guard, "unknown": True}))
         return Change(target, ABSENT, stands[action]) if stands.get(action) else None
