@@ -102,7 +102,7 @@ def main() -> None:
     part = 10 if parser.parse_args().quick else 1
     with tempfile.TemporaryDirectory(prefix="takeback-bench-") as name:
         os.environ["TAKEBACK_HOME"] = str(Path(name) / "state")
-        server = Server()
+        server = Server(durable=True)
         try:
             measure(server, Path(name), part)
         finally:
