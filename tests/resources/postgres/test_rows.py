@@ -204,6 +204,7 @@ def test_many_ways_to_write_are_captured(shop: Shop) -> None:
     assert shop.rows() == before
 
 
+@pytest.mark.timeout(600)
 def test_a_hundred_thousand_rows_are_taken_back(shop: Shop) -> None:
     shop.human("INSERT INTO customers (id, name) SELECT n, 'name ' || n FROM generate_series(1, 100000) n")
     before = shop.rows()

@@ -31,6 +31,7 @@ SETTINGS = (
     "SET LOCAL lc_monetary = 'C'",
     "SET LOCAL xmloption = content",
     "SET LOCAL statement_timeout = 0",
+    "SET LOCAL work_mem = '64MB'",
     # Neither triggers of the tables nor cascades run while rows are put back; our capture does.
     "SET LOCAL session_replication_role = replica",
 )
