@@ -216,6 +216,15 @@ def test_a_humans_row_stays_when_an_attempt_is_taken_back(scene: Scene, app: Pat
     assert sorted(text for _, text in ask(app)) == ["1", "2", "human", "outside of steps"]
 
 
+def test_killed_in_the_moment_of_the_commit(scene: Scene, app: Path) -> None:
+    """No sign of life is later than the commit: it is known to be there, but not whose it is."""
+    errors = scene.home.parent / "errors"
+    assert kill.killed_at("sqlite-committed", program, scene.root, scene.home, errors=errors)
+    code = kill.run(program, scene.root, scene.home, errors=errors)
+    assert code in (0, ConflictError.exit_code), errors.read_text()
+    assert ask(app) == (WANTED if code == 0 else [(1, "1")])
+
+
 def test_where_nobody_can_tell_it_is_not_written_again(scene: Scene, app: Path) -> None:
     """Killed before the commit was recorded, and a human wrote before anybody looked: that is for a human."""
     errors = scene.home.parent / "errors"

@@ -14,10 +14,12 @@ import pytest
 
 from takeback import faults
 from takeback.opening import open_workspace
+from takeback.resources.sqlite import reading
 from takeback.testing import crash
 from takeback.workspace import Workspace
 
-from .tool import fill, picture, sql, tool
+from .killing import move
+from .tool import ask, fill, picture, sql, tool
 
 COMMAND = "tests.resources.sqlite.killing:command"
 EVERY = bool(os.environ.get("TAKEBACK_TEST_ALL"))
@@ -86,6 +88,7 @@ def test_killed_during_a_capture(tmp_path: Path, mode: str, point: str) -> None:
 
 
 RESTORES = [
+    ("sqlite-expected", "changed"),
     ("sqlite-writing", "changed"),
     ("sqlite-written", "changed"),
     ("sqlite-swapped", "changed"),
@@ -137,6 +140,22 @@ def test_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
             assert tb.undo().verdict == "clean"
     now = scene.look()["app.db"]
     assert now == scene.before["app.db"]
+
+
+def test_killed_while_rows_are_moved(tmp_path: Path) -> None:
+    path, base, goal = (tmp_path / name for name in ("app.db", "base", "goal"))
+    fill(path, "delete")
+    for image, script in ((goal, "UPDATE orders SET amount = 1"), (base, "INSERT INTO notes VALUES (1, 2)")):
+        image.write_bytes(b"")
+        assert reading.take(os.fsencode(path), os.fsencode(image)).image is not None
+        sql(path, script)
+    before = picture(path)
+    given = ["tests.resources.sqlite.killing:move", str(path), str(base), str(goal)]
+    assert crash.run("sqlite-moving", 1, given).returncode == crash.KILLED
+    assert picture(path) == before
+    move(str(path), str(base), str(goal))
+    assert ask(path, "SELECT max(amount) FROM orders") == [(90.0,)]
+    assert ask(path, "SELECT count(*) FROM notes WHERE text = 1") == [(1,)]
 
 
 def test_every_place_is_known() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from takeback.errors import RollbackIncomplete
 from takeback.resources.sqlite import reading, writing
+from takeback.testing import crash
 from takeback.workspace import Workspace
 
 from .tool import ask, fill, picture, sql
@@ -265,3 +266,20 @@ def test_what_moved_since_the_plan_is_not_overwritten(tmp_path: Path) -> None:
     assert writing.put(place, wanted, taken.image.digest, empty, wal=False) == writing.MOVED
     assert writing.remove(place, taken.image.digest, empty) == writing.MOVED
     assert picture(path) == now
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_write_at_the_last_instant_is_noticed(tmp_path: Path, mode: str) -> None:
+    """Between the comparison and the lock there is a moment."""
+    path, image, scratch = (tmp_path / name for name in ("app.db", "image", "scratch"))
+    fill(path, mode)
+    for file in (image, scratch):
+        file.write_bytes(b"")
+    place, wanted, empty = (os.fsencode(file) for file in (path, image, scratch))
+    taken = reading.take(place, wanted)
+    assert taken.image is not None
+    late = lambda: sql(path, "INSERT INTO notes VALUES ('late', 1)")  # noqa: E731  done once, at one place
+    with crash.at(writing.EXPECTED, late):
+        assert writing.put(place, wanted, taken.image.digest, empty, wal=mode == "wal") == writing.MOVED
+    assert ask(path, "SELECT more FROM notes WHERE text = 'late'") == [(1,)]
+    assert ask(path, "PRAGMA integrity_check") == [("ok",)]

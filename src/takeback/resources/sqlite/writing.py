@@ -22,6 +22,7 @@ _POLL_S = 0.02
 _SHM_HEADER_BYTES = 96
 _CHUNK_BYTES = 1 << 20
 
+EXPECTED = faults.crash_point("sqlite-expected")
 WRITING = faults.crash_point("sqlite-writing")
 WRITTEN = faults.crash_point("sqlite-written")
 MOVING = faults.crash_point("sqlite-moving")
@@ -83,8 +84,9 @@ def _put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool)
             if said and other_pages:
                 return f"its pages have another size now, and {said}"
             before = _expect(db, path, expected, scratch)
+        faults.reach(EXPECTED)
         with db.backup("main", source, "main") as backup:
-            backup.step(1)
+            backup.step(0)  # no page, but the lock: one page may be all there is
             # From here on nobody else can write. What they wrote since we looked shows in the files.
             if _fingerprint(path) != before:
                 raise _Moved
