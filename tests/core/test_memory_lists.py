@@ -76,3 +76,14 @@ def test_a_change_of_another_state_than_the_last_one() -> None:
 def test_a_version_that_never_was() -> None:
     with pytest.raises(KeyError):
         memory.value_of(memory.changes("r1", {"/l": [0] * 9}, {"/l": [0] * 10})[0].before, [])
+
+
+def test_a_value_is_named_by_its_key_and_its_run() -> None:
+    assert Target("memory", "/plan/a~1b~0c", "r2").said == "plan/a/b~c of r2"
+    assert Target("files", "a.py").said == "a.py"
+
+
+def test_a_value_that_is_only_known_as_what_was_before_is_found() -> None:
+    (first,) = told([list(range(20))])
+    change = Change(first.change.target, first.change.after, ABSENT)
+    assert memory.value_of(first.change.after, [Entry(1, "a1", change)]) == list(range(20))

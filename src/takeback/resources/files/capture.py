@@ -7,12 +7,12 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Protocol
 
 import msgspec
 
 from takeback.core.codec import text_of
 from takeback.ports import Contents, Progress
+from takeback.resources.files.claims import Claims
 from takeback.resources.files.edits import Edits
 from takeback.resources.files.entry import (
     FILE,
@@ -49,28 +49,6 @@ class Job(msgspec.Struct):
     name: bytes
     known: Row | None
     found: os.stat_result
-
-
-class Claims(Protocol):
-    """Whoever looks after some files in another way than as files."""
-
-    def claims(self, path: bytes, folder_fd: int, found: os.stat_result) -> bool:
-        """Whether this regular file, in this open folder, is not to be looked after here."""
-
-    def beside(self, path: bytes) -> Iterable[bytes]:
-        """Paths that go with one that is claimed."""
-
-    def again(self) -> Iterable[bytes]:
-        """Paths that have to be looked at, for the answer may be another one by now."""
-
-    def holds(self, folder: bytes) -> bool:
-        """Whether a folder has claimed files in it, so that its time moves without anything to be seen."""
-
-    def forget(self) -> None:
-        """Everything is about to be looked at anew."""
-
-    def rules(self) -> str:
-        """What the answers depend on."""
 
 
 class Capture:

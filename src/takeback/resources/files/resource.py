@@ -16,7 +16,8 @@ from takeback.core.rollback import Do
 from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import deltas
-from takeback.resources.files.capture import Capture, Claims
+from takeback.resources.files.capture import Capture
+from takeback.resources.files.claims import Claims
 from takeback.resources.files.doors import Doors
 from takeback.resources.files.entry import (
     FILE,
