@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from takeback.core import memory
-from takeback.core.change import ABSENT, Change, Entry, Target
+from takeback.core.change import ABSENT, Change, Entry, Target, Version
 
 item = (
     st.none() | st.booleans() | st.integers(0, 2) | st.just(1.0) | st.fixed_dictionaries({"k": st.booleans()})
@@ -86,4 +86,4 @@ def test_a_value_is_named_by_its_key_and_its_run() -> None:
 def test_a_value_that_is_only_known_as_what_was_before_is_found() -> None:
     (first,) = told([list(range(20))])
     change = Change(first.change.target, first.change.after, ABSENT)
-    assert memory.value_of(first.change.after, [Entry(1, "a1", change)]) == list(range(20))
+    assert memory.value_of(Version(first.change.after.id), [Entry(1, "a1", change)]) == list(range(20))
