@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -51,13 +50,13 @@ def repository(root: Path, refs: int, *, packed: bool) -> None:
 
 
 def cpu_ms(do: Callable[[], object], rounds: int) -> float:
-    """The median of the CPU time of this process."""
+    """The CPU time of this process, in the round that others disturbed least."""
     times = []
     for _ in range(rounds):
         started = time.process_time()
         do()
         times.append((time.process_time() - started) * 1000)
-    return statistics.median(times)
+    return min(times)
 
 
 def child_ms(root: Path, *args: str, rounds: int) -> float:
@@ -67,7 +66,7 @@ def child_ms(root: Path, *args: str, rounds: int) -> float:
         git(root, *args)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000)
-    return statistics.median(times)
+    return min(times)
 
 
 def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
@@ -77,7 +76,7 @@ def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
         with open_workspace(root, home=home, watching=False) as tb:
             for part in tb.observed:
                 found[part.name].append(cpu_ms(part.mark, 1))
-    return statistics.median(found["files"]), statistics.median(found["git"])
+    return min(found["files"]), min(found["git"])
 
 
 def measure(folder: Path, refs: int, rounds: int, *, packed: bool) -> float:
@@ -89,7 +88,7 @@ def measure(folder: Path, refs: int, rounds: int, *, packed: bool) -> float:
         time.sleep(0.05)
         tb.git.mark()
         files, same = cpu_ms(tb.files.mark, rounds), cpu_ms(tb.git.mark, rounds)
-        moved = statistics.median(cpu_ms(tb.git.mark, 1) for _ in moves(root, rounds))
+        moved = min(cpu_ms(tb.git.mark, 1) for _ in moves(root, rounds))
     opened = reopened_ms(root, home, rounds)
     listing = child_ms(root, "for-each-ref", rounds=rounds)
     status = child_ms(root, "status", "--porcelain", rounds=rounds)

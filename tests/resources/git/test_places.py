@@ -60,6 +60,20 @@ def test_another_repository_is_never_written_to(desk: Desk, tmp_path: Path, link
     other.tb.close()
 
 
+def test_a_worktree_that_is_led_to_another_repository(desk: Desk, tmp_path: Path) -> None:
+    desk.git("worktree", "add", "-q", "../linked", "-b", "linked")
+    linked = Desk(tmp_path / "linked", tmp_path / "linked-state")
+    other = made(tmp_path / "other", tmp_path / "other-state")
+    before = picture(other.root)
+    linked.tb.save()
+    linked.agent("echo ../../../../other/.git > ../work/.git/worktrees/linked/commondir")
+    with pytest.raises(ConflictError, match="another repository"):
+        linked.undo()
+    assert picture(other.root) == before
+    linked.tb.close()
+    other.tb.close()
+
+
 def test_a_submodule(desk: Desk, tmp_path: Path) -> None:
     library = made(tmp_path / "library", tmp_path / "library-state")
     library.tb.close()

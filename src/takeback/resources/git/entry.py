@@ -52,6 +52,19 @@ def link(text: bytes) -> Version:
     return Version(f"x:{text_of(text)}", "", [LINK, text_of(text)])
 
 
+def leading(version: Version, folder: bytes) -> Version:
+    """The file or link `.git`, with the folder to which it leads."""
+    return Version(f"{version.id}@{text_of(folder)}", version.stamp, [*version.data, text_of(folder)])
+
+
+def led_to(version: Version) -> bytes:
+    return path_of(version.data[-1])
+
+
+def link_text(version: Version) -> bytes:
+    return path_of(version.data[1])
+
+
 def index(entries: str, mode: int, content: bytes, size: int, mtime_ns: int) -> Version:
     """Compared by its entries, restored to the byte: git writes it anew whenever it looks."""
     return Version(f"i:{entries}", content.hex(), [INDEX, mode, content.hex(), size, mtime_ns])

@@ -37,7 +37,7 @@ def find(root: bytes, last: bytes = b"") -> Place:
         with open(link, "rb") as file:
             text = file.read(4096)
     except IsADirectoryError:
-        return Place(root, common(link), linked=False)
+        return Place(root, link, linked=False)
     except OSError:
         return Place(root, last or link, linked=False)
     return Place(root, gitdir(root, text) or last or link, linked=True)

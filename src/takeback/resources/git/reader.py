@@ -26,6 +26,12 @@ class Reader:
 
     def read(self, name: bytes, area: str, prefix: bytes) -> tuple[Version, os.stat_result] | None:
         """What a file says, and what it was when it was read; None where it is gone, or is no file."""
+        found = self._read(name, area, prefix)
+        if found is None or name != place.LINK:
+            return found
+        return entry.leading(found[0], self.place.folder), found[1]
+
+    def _read(self, name: bytes, area: str, prefix: bytes) -> tuple[Version, os.stat_result] | None:
         path = self.place.path(name)
         try:
             info = os.lstat(path)

@@ -213,16 +213,11 @@ class Git:
 
     def _is_another(self, swaps: Sequence[Swap]) -> bool:
         """Whether `.git` led to another folder then: what is there now is not what the changes are about."""
-        root = self._observer.place.root
+        where = self._observer.place
         for swap in swaps:
-            if entry.name_of(swap.target) != place.LINK or swap.present == swap.goal:
-                continue
-            there = os.path.join(root, place.LINK)
-            if entry.kind_of(swap.goal) == entry.LINK:
-                there = place.led_to(root, os.fsencode(swap.goal.id[2:]))
-            elif content := entry.content_of(swap.goal):
-                there = place.gitdir(root, self._contents.read(*content))
-            return there != self._observer.place.folder
+            if entry.name_of(swap.target) == place.LINK and swap.present != swap.goal:
+                there = entry.led_to(swap.goal) if swap.goal else os.path.join(where.root, place.LINK)
+                return there != where.folder
         return False
 
     def _stays_with(self, swap: Swap, kept: Collection[Target]) -> bool:

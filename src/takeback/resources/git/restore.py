@@ -174,7 +174,7 @@ class Restorer:
                 _unlink(lock.path)
             elif work.kind == entry.LINK:
                 _unlink(lock.path)
-                os.symlink(os.fsencode(work.goal.id[2:]), lock.path)
+                os.symlink(entry.link_text(work.goal), lock.path)
             else:
                 mtime_ns = work.goal.data[4] if work.kind == entry.INDEX else 0
                 lock.replace(self._content(work.goal), work.goal.data[1], mtime_ns)
