@@ -79,7 +79,7 @@ took them and changed nothing else of it, they do not come back. See GAP_OBJECTS
 GAP_OBJECTS = pytest.mark.xfail(
     reason="objects are no target: those lost under what did not change stay lost"
 )
-GAP_ELSEWHERE = pytest.mark.xfail(reason="where `.git` leads is not compared: undo follows it")
+GAP_EMPTY = pytest.mark.xfail(reason="git says that it has the empty tree, whether it has it or not")
 ROOT_TIME = "file '.': mtime_ns"
 """The folder that holds `.git` has the time of when that was put back."""
 

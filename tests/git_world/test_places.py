@@ -9,7 +9,7 @@ import pytest
 
 from .picture import differences, take, unsound
 from .repo import Repo, dirty, lines, project, with_stashes
-from .scene import GAP_OBJECTS, ROOT_TIME, USUAL, Scene, sample, taken_back
+from .scene import GAP_EMPTY, GAP_OBJECTS, ROOT_TIME, USUAL, Scene, sample, taken_back
 
 # Where the repository lies, and whether there is one
 
@@ -117,6 +117,18 @@ def test_objects_thrown_away_under_refs_that_stay_come_back(packed: bool, tmp_pa
     assert unsound(scene.look())
     assert scene.quick("undo") == 0
     scene.is_at(before)
+
+
+@GAP_EMPTY
+def test_the_empty_tree_comes_back(tmp_path: Path) -> None:
+    repo = project(tmp_path / "work")
+    repo.git("rm", "-rq", ".")
+    repo.git("commit", "-qm", "Nothing is left")
+    scene = Scene.of(repo, tmp_path / "state")
+    before = scene.look()
+    scene.agent("git reset -q --hard HEAD~1; git reflog expire --expire=now --all; git gc -q --prune=now")
+    assert scene.quick("undo") == 0
+    scene.is_at(before, but=("object", "mentioned"))
 
 
 @GAP_OBJECTS
