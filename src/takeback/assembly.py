@@ -159,8 +159,8 @@ class Assembly:
     @cached_property
     def observed(self) -> list[Observed]:
         """What is looked at before and after each action, in the order in which it is taken back."""
-        # Git after files: the index describes files that are there again.
-        return [self._sqlite, self.files, self.git]
+        # Files last: what the others write into folders does not stay as a folder's time.
+        return [self._sqlite, self.git, self.files]
 
     @cached_property
     def lock(self) -> WorkspaceLock:

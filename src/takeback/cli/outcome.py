@@ -69,6 +69,9 @@ def _counted(changes: tuple[Change, ...]) -> str:
     """`changed 6 files, deleted 2, created 1`. Folders count only where nothing else does."""
     others = [change for change in changes if change.target.resource != "files"]
     found = [change for change in changes if change.target.resource == "files"]
+    if others:
+        # That a folder was touched says nothing where something else was done in it.
+        found = [change for change in found if change.before != change.after]
     if not found:
         return f"changed {counted(others)}"
     if others:

@@ -186,14 +186,3 @@ def test_no_hook_is_run(desk: Desk) -> None:
     desk.agent("git branch -q x; git commit -q --allow-empty -m x; git branch -q -D feature; rm -f ran")
     desk.undo()
     assert not (desk.root / "ran").exists() and desk.at("feature") == desk.at("main")
-
-
-def test_restore_leads_to_a_checkpoint_whoever_moved_the_branch(desk: Desk) -> None:
-    checkpoint = desk.tb.save("here")
-    before = desk.picture()
-    desk.agent("git commit -q --allow-empty -m agent")
-    desk.git("commit", "-q", "--allow-empty", "-m", "human")
-    desk.tb.restore(checkpoint)
-    assert desk.picture() == before
-    desk.tb.redo()
-    assert desk.git("log", "-1", "--format=%s") == "human\n"
