@@ -1,7 +1,7 @@
 """What this machine itself takes for the same work, done without keeping any promise but durability.
 
-Each floor is the shortest Python that does what no program can leave out: read and hash the files, compress them, sync.
-No tree, no journal, no names, no comparing. So a row says how much of its time is the machine's.
+Each floor is the shortest Python that does what no program can leave out: read and hash the files, compress them,
+sync. No tree, no journal, no names, no comparing. So a row says how much of its time is the machine's.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ class Floor:
     def restore(self, old: dict[str, bytes]) -> None:
         """A record of the intent; new files written, synced, renamed, synced, read again and hashed; a record."""
         self._append()
-        for number, (_, data) in enumerate(old.items()):
-            fd = os.open(
-                f".floor-{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._root
-            )
+        for number, (name, data) in enumerate(old.items()):
+            found = os.stat(name, dir_fd=self._root)
+            fd = os.open(f".floor-{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._root)
             os.write(fd, data)
+            os.fchmod(fd, found.st_mode & 0o7777)
+            os.utime(fd, ns=(found.st_mtime_ns, found.st_mtime_ns))
             os.close(fd)
         linux.syncfs(self._root)
         for number, name in enumerate(old):
@@ -93,8 +94,7 @@ class Floor:
 
     def _store(self, names: Sequence[str], path: Path) -> None:
         with open(path, "wb", buffering=1 << 20) as out:
-            for name in names:
-                out.write(self._read_packed(name))
+            out.writelines(self._read_packed(name) for name in names)
             out.flush()
             os.fdatasync(out.fileno())
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 GIT, GEMINI, OPENCODE, RESTIC = "tuned git", "Gemini CLI", "opencode", "restic"
+FLOOR = "floor"
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,15 @@ Measured = dict[str, dict[str, float]]
 
 
 def table(measured: Measured, systems: list[str]) -> list[str]:
-    """Row by row: ours, the peers with the ratio to ours, the goal, and whether it is met."""
-    head = f"{'':30}{'takeback':>12}" + "".join(f"{name:>20}" for name in systems) + "   goal"
+    """Row by row: ours, the floor, the peers with the ratio to ours, the goal, and whether it is met."""
+    head = f"{'':30}{'takeback':>12}{FLOOR:>18}" + "".join(f"{name:>20}" for name in systems) + "   goal"
     lines = [head, "-" * len(head)]
     for goal in GOALS:
         got = measured.get(goal.row)
         if got is None:
             continue
         ours = got["takeback"]
-        cells = [f"{goal.row:30}{_number(ours, goal.unit):>12}"]
+        cells = [f"{goal.row:30}{_number(ours, goal.unit):>12}{_floor(got.get(FLOOR), ours, goal):>18}"]
         cells += [f"{_peer(got.get(name), ours, goal):>20}" for name in systems]
         lines.append("".join(cells) + f"   {verdict(goal, got)}")
     return lines
@@ -83,6 +84,11 @@ def _number(value: float, unit: str) -> str:
     if unit == "differences":
         return f"{value:,.0f}"
     return f"{value:.2f} {unit}" if value < 10 else f"{value:,.0f} {unit}"
+
+
+def _floor(value: float | None, ours: float, goal: Goal) -> str:
+    """The floor, and how many times as long we take."""
+    return "–" if value is None else f"{_number(value, goal.unit)} {ours / value:.1f}×"
 
 
 def _peer(value: float | None, ours: float, goal: Goal) -> str:

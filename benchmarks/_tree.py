@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import stat
 import subprocess
 import sys
 import time
@@ -39,16 +40,19 @@ def copy(source: Path, folder: Path) -> Path:
     return tree
 
 
-def paths(tree: Path) -> list[str]:
-    """Every regular file that is small enough to be edited line by line, in a fixed order."""
+def files(tree: Path) -> list[str]:
+    """Every regular file, in a fixed order."""
     found = []
-    for folder, names, files in os.walk(tree):
+    for folder, names, inside in os.walk(tree):
         names[:] = sorted(name for name in names if name != ".git")
-        for name in sorted(files):
-            path = os.path.join(folder, name)
-            if not os.path.islink(path) and LINE < os.path.getsize(path) < 100_000:
-                found.append(os.path.relpath(path, tree))
+        paths = (os.path.join(folder, name) for name in sorted(inside))
+        found += [os.path.relpath(path, tree) for path in paths if stat.S_ISREG(os.lstat(path).st_mode)]
     return found
+
+
+def paths(tree: Path) -> list[str]:
+    """Those of them that are small enough to be edited line by line."""
+    return [name for name in files(tree) if LINE < os.path.getsize(tree / name) < 100_000]
 
 
 def pick(every: list[str], count: int, turn: int) -> list[str]:

@@ -1,7 +1,9 @@
 """Checkpoints, undo and restore of files, against tuned git, Gemini CLI, opencode and restic, in one run.
 
 All systems work on the same tree and take turns, so that noise of the machine falls on each alike. Medians of
-several rounds. `--growth` shows how each grows with the tree, `--disk` what 1,000 checkpoints take.
+several rounds. The floor is the bare work that none can leave out (_floor.py), in the same turns; the number beside
+it is how many times as long we take. `--growth` shows how each grows with the tree, `--disk` what 1,000 checkpoints
+take.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import _goals, _tree
+from benchmarks._floor import Floor
 from benchmarks._ours import Ours, disk_bytes, memory_mb
 from benchmarks.peers import PEERS, Gemini, Git, Opencode, Peer, TunedGit
 
@@ -45,6 +49,8 @@ class Bench:
         self.folder = folder
         self.rounds = rounds
         self.every = _tree.paths(tree)
+        self.files = _tree.files(tree)
+        self.floor = Floor(tree, folder / "floor")
         self.turn = 0
         self.measured: _goals.Measured = defaultdict(dict)
         self.peers: list[Peer] = []
@@ -59,6 +65,7 @@ class Bench:
         begun = memory_mb()
         self.ours = Ours(self.tree, self.folder / "takeback")
         row["takeback"] = timed(self.ours.first)
+        row[_goals.FLOOR] = timed(lambda: self.floor.first(self.files))
         self.memory["takeback, peak over the bare process"] = memory_mb("VmHWM") - begun
         self.memory["takeback, at rest over the bare process"] = memory_mb() - begun
         for kind in PEERS:
@@ -99,11 +106,12 @@ class Bench:
         for count in CHANGES:
             times: dict[str, list[float]] = defaultdict(list)
             for turn in range(self.rounds + WARM_UP):
-                self.edit(count)
+                chosen = self.edit(count)
                 for system in self.in_turn():
                     took = timed(system.checkpoint)
                     if turn >= WARM_UP:
                         times[system.name].append(took)
+                times[_goals.FLOOR].append(timed(partial(self.floor.checkpoint, chosen)))
             self.record(f"{count} changed, with watcher", times)
 
     def scans(self) -> None:
@@ -113,11 +121,12 @@ class Bench:
         everybody: list[Peer | Ours] = [scanning, *self.peers]
         times: dict[str, list[float]] = defaultdict(list)
         for turn in range(self.rounds + WARM_UP):
-            self.edit(1)
+            chosen = self.edit(1)
             for system in everybody:
                 took = timed(system.checkpoint)
                 if turn >= WARM_UP:
                     times[system.name].append(took)
+            times[_goals.FLOOR].append(timed(partial(self.floor.scan, self.files, chosen)))
         scanning.close()
         self.record("1 changed, scan, no watcher", times)
 
@@ -129,6 +138,8 @@ class Bench:
                     took = self.restore(system, count)
                     if turn >= WARM_UP:
                         times[system.name].append(took)
+                old = {name: (self.tree / name).read_bytes() for name in self.edit(count)}
+                times[_goals.FLOOR].append(timed(partial(self.floor.restore, old)))
             self.record(f"restore {count}, verified", times)
 
     def restore(self, system: Peer | Ours, count: int) -> float:
@@ -152,6 +163,7 @@ class Bench:
         for row, verify in rows.items():
             took = [timed(verify) for _ in range(max(1, self.rounds // 3))]
             self.measured[row]["takeback"] = statistics.median(took)
+        self.measured["full hash verify"][_goals.FLOOR] = timed(lambda: self.floor.verify(self.files))
 
     def record(self, row: str, times: dict[str, list[float]]) -> None:
         self.measured[row] = {name: statistics.median(some) for name, some in times.items()}
@@ -159,6 +171,7 @@ class Bench:
     def close(self) -> None:
         self.memory["takeback, at the end"] = memory_mb()
         self.ours.close()
+        self.floor.close()
         for peer in self.peers:
             peer.weigh(_tree.pick(self.every, 100, self.turn))
             self.memory[f"{peer.name}, 100 changed"] = peer.peak_kb / 1024

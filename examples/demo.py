@@ -107,7 +107,9 @@ class Demo:
             self.git("stash", "--quiet")
 
     def git(self, *words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=self.root, env=self._env, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            ["git", *words], cwd=self.root, env=self._env, stdout=subprocess.PIPE, text=True
+        )
         if done.returncode:
             raise Failed(f"git {words[0]} ended with {done.returncode}")
         return done.stdout

@@ -15,6 +15,7 @@ from takeback.databases import ByPlace
 from takeback.engine import recovery
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
+from takeback.engine.foreseeing import Foresight
 from takeback.engine.judging import Judging
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
@@ -158,8 +159,8 @@ class Assembly:
     @cached_property
     def observed(self) -> list[Observed]:
         """What is looked at before and after each action, in the order in which it is taken back."""
-        # Git after files: the index describes files that are there again.
-        return [self._sqlite, self.files, self.git]
+        # Files last: what the others write into folders does not stay as a folder's time.
+        return [self._sqlite, self.git, self.files]
 
     @cached_property
     def lock(self) -> WorkspaceLock:
@@ -202,7 +203,7 @@ class Assembly:
         history = self.ledger.history
         return [
             CallsResource(history.latest, lambda id: self._calls.known(history.actions[id])),
-            MemoryResource(history.latest),
+            MemoryResource(history.latest, history.timeline),
         ]
 
     @cached_property
@@ -223,9 +224,14 @@ class Assembly:
             ByPlace(SqliteDatabases(self.root, self._sqlite.found), Servers(self.postgres, self._token)),
         )
 
+    @cached_property
+    def foresight(self) -> Foresight:
+        """What commands would do here."""
+        return Foresight(self.root, config.home_folder())
+
     def _judging(self) -> Judging:
         """The rules, for one run."""
-        return Judging(self.settings.rules, self.root, self.settings.tools)
+        return Judging(self.settings.rules, self.root, self.settings.tools, self.foresight)
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""

@@ -122,6 +122,9 @@ class BlobStore(Protocol):
     def has(self, name: bytes) -> bool:
         """Whether `get` would find it."""
 
+    def missing(self, names: Iterable[bytes]) -> set[bytes]:
+        """Those that `get` would not find."""
+
     def sync(self) -> None:
         """Everything put so far survives a power cut when this returns."""
 
@@ -141,7 +144,8 @@ class Contents(Protocol):
         """Keep many files at once, given by path below `root_fd` and size; with several processes if that pays.
 
         Gives for each, in any order, its path, the name of its content, and what the file was while it was read.
-        One that could not be read as a whole is left out.
+        One that could not be read as a whole has no name. One that is given again had to be read again: the last
+        word counts, and nothing is certain before the end. They are asked for one by one as there is room.
         """
 
     def put_bytes(self, data: bytes) -> bytes:

@@ -7,6 +7,7 @@ from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Outcome
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
+from takeback.core.memory import changes
 from takeback.core.selection import after
 from tests.core.story import Story
 
@@ -102,6 +103,16 @@ def test_marks_follow_the_last_event() -> None:
     story.tell(e.CheckpointTaken(marks=(e.Mark("files", "one"),)))
     story.tell(e.CheckpointTaken(marks=(e.Mark("files", "two"), e.Mark("memory", "m"))))
     assert {name: mark.state for name, mark in story.history.marks.items()} == {"files": "two", "memory": "m"}
+
+
+def test_a_list_that_is_made_of_an_unknown_one_is_a_breach() -> None:
+    story = Story()
+    run = story.run()
+    (change,) = changes(run, {"/l": [0] * 9}, {"/l": [0] * 10})
+    action = story.tell(e.ActionBegan("agent", e.Effect.RESTORABLE), run).id
+    story.tell(e.ChangesSeen(action, (change,)), run)
+    assert "nobody knows the value that l of" in story.history.breaches[-1].what
+    assert not story.history.memory[run]
 
 
 def test_what_should_not_have_come_is_kept_as_a_breach_and_changes_nothing() -> None:

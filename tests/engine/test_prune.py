@@ -175,7 +175,7 @@ def test_days_count_from_the_last_time_that_a_state_was_recorded(desk: Desk) -> 
     desk.human("plan", "new")
     tb.save("today")
     limits = Limits(keep_days=1, keep_checkpoints=0, quota_bytes=0)
-    prune(tb.journal.read(), [], {"files": tb.files}, tb.store, limits, recent.at_us + DAY_US)
+    prune(tb.journal.read(), [], tb.tracker.observed, tb.store, limits, recent.at_us + DAY_US)
     desk.reopen()
     desk.tb.restore(recent)
     assert desk.read("plan") == "old"

@@ -25,7 +25,7 @@ LEFT_LYING = {"COMMIT_EDITMSG", "ORIG_HEAD", "FETCH_HEAD", "GC_PID"}
 IN_PROGRESS = ("rebase-merge", "rebase-apply", "sequencer")
 OBJECT_ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 OF_ONE_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
-ZERO = re.compile(rb"0+")
+NAMING = ("operation", "left lying")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class GitFolder:
     path: Path
     common: Path
     work: Path | None
+
+    @property
+    def owner(self) -> str:
+        """The name of the one that has the objects."""
+        return self.name if self.is_whole else self.name.rpartition("worktree ")[0].strip() or "main"
 
     @property
     def is_whole(self) -> bool:
@@ -50,6 +55,8 @@ class Picture:
     facts: Facts
     tree: trees.Picture
     objects: frozenset[bytes]
+    mentioned: frozenset[bytes] = frozenset()
+    """Objects that were there, and that no ref names but a note of git's, like ORIG_HEAD."""
 
     def of(self, aspect: str) -> dict[str, bytes]:
         return {name: value for (kind, name), value in self.facts.items() if kind == aspect}
@@ -63,13 +70,19 @@ def take(root: Path, *, tree: bool = True) -> Picture:
         _indexes(folder, facts)
     seen = trees.picture(bytes(root), git=False) if tree else {}
     objects: set[bytes] = set()
+    mentioned: set[bytes] = set()
     for folder in folders:
         _plain_files(folder, facts)
+        if not (folder.path / "HEAD").exists():
+            # Git does not take it for one of its own any more.
+            facts["left over", folder.name] = b""
+            continue
         _ask(folder, facts)
+        mentioned.update(_mentioned(folder, facts))
         if folder.is_whole:
             _ask_whole(folder, facts)
             objects.update(_objects(folder))
-    return Picture(facts, seen, frozenset(objects))
+    return Picture(facts, seen, frozenset(objects), frozenset(mentioned & objects))
 
 
 # The folders
@@ -203,10 +216,6 @@ def _ask(folder: GitFolder, facts: Facts) -> None:
             facts["ref", f"{folder.name} {name}"] = value.encode()
     if folder.work is not None and folder.work.is_dir():
         facts["status", folder.name] = _git(folder.path, "status", "--long", work=folder.work)
-    mentioned = b"\n".join(v for (kind, _), v in facts.items() if kind in ("operation", "left lying"))
-    for name in sorted(set(OBJECT_ID.findall(mentioned))):
-        if not ZERO.fullmatch(name):
-            facts["mentioned", name.decode()] = _git(folder.path, "cat-file", "-t", name.decode()).strip()
 
 
 def _ask_whole(folder: GitFolder, facts: Facts) -> None:
@@ -219,6 +228,12 @@ def _ask_whole(folder: GitFolder, facts: Facts) -> None:
     )
     if folder.work is not None and (folder.work / ".gitmodules").exists():
         facts["submodules", folder.name] = _git(folder.path, "submodule", "status", work=folder.work)
+
+
+def _mentioned(folder: GitFolder, facts: Facts) -> list[bytes]:
+    """The objects that an operation in progress, or a note like ORIG_HEAD, names."""
+    told = [v for (kind, name), v in facts.items() if kind in NAMING and name.startswith(f"{folder.name} ")]
+    return [folder.owner.encode() + b" " + name for name in OBJECT_ID.findall(b"\n".join(told))]
 
 
 def _objects(folder: GitFolder) -> list[bytes]:
@@ -238,10 +253,17 @@ def differences(before: Picture, after: Picture, *, but: Collection[str] = ()) -
     ]
     if "file" not in but:
         found += [f"file {line}" for line in trees.differences(before.tree, after.tree)]
+    # One more is no harm: it lies there until git cleans up. One less may have been somebody's work.
+    if "mentioned" not in but:
+        found += [f"mentioned {name.decode()}: lost" for name in sorted(before.mentioned - after.objects)]
     if "object" not in but:
-        # One more is no harm: it lies there until git cleans up. One less may have been somebody's work.
-        found += [f"object {name.decode()}: lost" for name in sorted(before.objects - after.objects)]
+        found += _lost(sorted(before.objects - after.objects))
     return found
+
+
+def _lost(names: list[bytes]) -> list[str]:
+    more = f", and {len(names) - 1} more" if len(names) > 1 else ""
+    return [f"object {names[0].decode()}: lost{more}"] if names else []
 
 
 def unsound(seen: Picture) -> list[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import itertools
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +16,7 @@ from pathlib import Path
 from .picture import Picture, differences, take, unsound
 
 FIRST_SECOND = 1_700_000_000
+AFTER_PROJECT = FIRST_SECOND + 60 * 100
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,25 @@ def lines(word: str, count: int = 12) -> str:
 
 def project(root: Path, *init: str) -> Repo:
     """A small history: two branches that will not merge, one that will, tags of both kinds, packed and loose."""
+    if any("=/" in option for option in init):
+        return _build(root, *init)
+    made = _template(*init)
+    shutil.copytree(made.root, root, symlinks=True)
+    repo = Repo(root, itertools.count(AFTER_PROJECT, 60))
+    # The copies have other inodes than those that the index knows.
+    repo.git("update-index", "-q", "--refresh")
+    return repo
+
+
+@functools.cache
+def _template(*init: str) -> Repo:
+    """The same one for every test of this process: to be copied, for building it takes forty commands."""
+    folder = tempfile.mkdtemp(prefix="takeback-git-world-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return _build(Path(folder) / "work", *init)
+
+
+def _build(root: Path, *init: str) -> Repo:
     root.mkdir(parents=True, exist_ok=True)
     repo = Repo(root)
     repo.git("init", "-q", "-b", "main", *init)

@@ -16,11 +16,16 @@ import pytest
 from tests.world.cli import Result, Workspace
 from tests.world.kill import finish, killed_at, places_of
 
-from .picture import Picture
+from .picture import Picture, differences
 from .repo import Repo
 
-# Where git can do what this machine's git cannot, and the other way round.
-NOT_HERE = "not on this platform:"
+USUAL = """\
+echo a > made; git add -A .; git commit -qm agent; echo b >> lib; git commit -qa --amend -m again
+git checkout -q -b agents; git branch -D topic easy; git tag -d v1; git tag -f v2 HEAD
+git reset -q --hard HEAD~1; echo x > y; git stash push -qu; git stash clear; git merge -q v1
+git reflog expire --expire=now --all; git gc -q --prune=now; git pack-refs --all\
+"""
+"""Enough of an agent's commands to change everything that a repository has."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +67,21 @@ class Scene:
     def look(self) -> Picture:
         return self.repo.look()
 
-    def is_at(self, before: Picture, *, but: tuple[str, ...] = ()) -> None:
-        """Everything is as it was then, and git finds nothing wrong."""
-        found = self.repo.changes_since(before, but=but)
+    def is_at(self, before: Picture, *, but: tuple[str, ...] = (), beside: str = "\n") -> None:
+        """Everything is as it was then, and git finds nothing wrong. `beside`: how lines begin that do not count."""
+        found = [line for line in self.repo.changes_since(before, but=but) if not line.startswith(beside)]
         assert not found, "\n".join(found)
+
+
+PRUNED = ("object", "mentioned")
+"""Objects to which no ref, log, index or stash leads, but at most a note like AUTO_MERGE: where an agent's clean-up
+took them and changed nothing else of it, they do not come back. See GAP_OBJECTS for what is missing."""
+GAP_OBJECTS = pytest.mark.xfail(
+    reason="objects are no target: those lost under what did not change stay lost"
+)
+GAP_EMPTY = pytest.mark.xfail(reason="git says that it has the empty tree, whether it has it or not")
+ROOT_TIME = "file '.': mtime_ns"
+"""The folder that holds `.git` has the time of when that was put back."""
 
 
 def report(result: Result) -> dict[str, Any]:
@@ -90,3 +106,21 @@ def everything() -> bool:
 def sample(names: Sequence[str], *usual: str) -> list[Any]:
     """These as parameters; those that are not usual wait for --all."""
     return [name if name in usual else pytest.param(name, marks=pytest.mark.sweep) for name in names]
+
+
+def taken_back(scene: Scene, script: str) -> None:
+    """The agent does this, and after undo nobody could tell; with --all, nor after redo and undo."""
+    before = scene.look()
+    scene.agent(script)
+    after = scene.look()
+    assert differences(before, after), "the agent did nothing"
+    assert scene.quick("undo") == 0
+    scene.is_at(before, but=PRUNED, beside=ROOT_TIME)
+    if not everything():
+        return
+    assert scene.quick("redo") == 0
+    # What the agent had broken is broken again.
+    found = [line for line in differences(after, scene.look(), but=PRUNED) if not line.startswith(ROOT_TIME)]
+    assert not found, "\n".join(found)
+    assert scene.quick("undo") == 0
+    scene.is_at(before, but=PRUNED, beside=ROOT_TIME)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from tests.world import picture as trees
 from .picture import differences
 from .repo import Repo, dirty, lines, project
 from .scene import Scene, report
+
+PUSH = re.compile(r"git push --force-with-lease=\S+ \S+ [\w/:]+")
 
 
 def scene_of(folder: Path) -> Scene:
@@ -102,12 +105,12 @@ def test_refs_of_the_human_beside_those_of_the_agent_stay(tmp_path: Path) -> Non
     before = scene.look()
     scene.agent("git branch agents; git tag -d v1; git commit -qam agent")
     repo.git("branch", "mine", "v2")
-    repo.git("tag", "mine", "v2")
+    repo.git("tag", "mine-too", "v2")
     repo.git("config", "branch.mine.description", "x")
     repo.git("config", "--unset", "branch.mine.description")
     scene.undo()
     new = repo.changes_since(before)
-    assert [line for line in new if "refs/heads/mine" not in line and "refs/tags/mine" not in line] == []
+    assert [line for line in new if "/mine" not in line] == []
     assert repo.git("rev-parse", "mine") == repo.git("rev-parse", "v2^{commit}")
 
 
@@ -153,18 +156,18 @@ def test_one_branch_can_be_chosen_from_a_preview(tmp_path: Path) -> None:
 
 @contextmanager
 def human_at_work(repo: Repo, name: str) -> Iterator[None]:
-    """A git process that holds a lock: it waits in an editor, or in a hook."""
+    """A git process that holds a lock while it waits in a hook."""
     lock = repo.root / ".git" / name
     hooks = repo.root.parent / "hooks"
     hooks.mkdir(exist_ok=True)
-    ready = repo.root.parent / "ready"
-    (hooks / "pre-commit").write_text(f"#!/bin/sh\ntouch {ready}\nread wait\n")
+    ready, gate = repo.root.parent / "ready", repo.root.parent / "gate"
+    os.mkfifo(gate)
+    (hooks / "pre-commit").write_text(f"#!/bin/sh\ntouch {ready}\nread wait < {gate}\n")
     (hooks / "pre-commit").chmod(0o755)
     with subprocess.Popen(
-        ["git", "-c", f"core.hooksPath={hooks}", "commit", "-qm", "human"],
+        ["git", "-c", f"core.hooksPath={hooks}", "commit", "-qam", "human"],
         cwd=repo.root,
         env=os.environ | repo.environment(),
-        stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
         deadline = time.monotonic() + 30
@@ -173,7 +176,8 @@ def human_at_work(repo: Repo, name: str) -> Iterator[None]:
         assert lock.exists()
         yield
         process.kill()
-    lock.unlink(missing_ok=True)
+        gate.write_text("\n")
+    lock.unlink()
 
 
 def test_a_lock_of_a_living_git_is_respected(tmp_path: Path) -> None:
@@ -205,8 +209,11 @@ def test_a_lock_of_a_ref_is_respected(tmp_path: Path) -> None:
     lock = repo.root / ".git/refs/heads/topic.lock"
     lock.touch()
     said = report(scene.undo(code=6))
-    assert [item["target"] for item in said["items"] if not item["verified"]] == ["refs/heads/topic"]
+    failed = {item["target"]: item["why"] for item in said["items"] if not item["verified"]}
+    assert set(failed) == {"refs/heads/topic", "logs/refs/heads/topic"}
+    assert "topic.lock" in failed["refs/heads/topic"]
     assert lock.exists()
+    assert repo.git("tag", "--list", "agents") == ""
     lock.unlink()
     scene.undo()
     scene.is_at(before)
@@ -258,13 +265,16 @@ def test_a_push_is_said_with_the_command_that_puts_it_back(tmp_path: Path) -> No
     old = repo.git("rev-parse", "main")
     scene.agent("git commit -qam agent; git push -q origin main")
     new = repo.git("rev-parse", "main")
-    preview = scene.world.do("undo", "--preview").said
-    command = f"git push --force-with-lease=main:{new} origin {old}:main"
-    assert command in " ".join(preview.split())
+    preview = scene.world.run("undo", "--preview").said
     done = scene.world.run("undo")
-    assert command in " ".join(done.said.split())
+    commands = {match[0] for text in (preview, done.said) for match in PUSH.finditer(" ".join(text.split()))}
+    (command,) = commands
+    assert (new in command, old in command) == (True, True)
+    # What is elsewhere is not touched, and not reported as taken back.
+    assert done.code == 6
     assert repo.git("rev-parse", "main", at=remote) == new
     assert repo.git("rev-parse", "main") == old
     repo.git(*command.split()[1:])
     assert repo.git("rev-parse", "main", at=remote) == old
-    scene.is_at(before)
+    found = repo.changes_since(before)
+    assert [line for line in found if not line.startswith("reflog main logs/refs/remotes/origin/main")] == []

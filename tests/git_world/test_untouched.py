@@ -27,7 +27,7 @@ def whole(folder: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
-@pytest.mark.parametrize("start", sample(list(STARTS), "dirty", "rebasing"))
+@pytest.mark.parametrize("start", sample(list(STARTS), "rebasing"))
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
 def test_nothing_is_written_until_something_is_taken_back(start: str, packed: bool, tmp_path: Path) -> None:
     repo = project(tmp_path / "work")

@@ -106,6 +106,7 @@ def test_more_than_can_be_listed_is_counted(world: Workspace) -> None:
         "chmod 600 sub/inner.md; chmod 000 sub",
         "echo new > sub/inner.md; chmod 400 sub",
         "chmod 600 sub/inner.md; chmod 400 sub",
+        "echo new > sub/inner.md; chmod 400 sub; sleep 0.1",
         "echo new > sub/inner.md; chmod 100 sub",
         "mkdir -p sub/deep/er; echo x > sub/deep/er/f; chmod 000 sub/deep/er sub/deep sub",
         "mkdir -p new/deep; echo x > new/deep/f; chmod 000 new/deep new",

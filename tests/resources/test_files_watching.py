@@ -35,7 +35,7 @@ def tb(root: Path, tmp_path: Path) -> Iterator[Workspace]:
 
 
 def mark(tb: Workspace) -> Mark:
-    (found,) = tb.save().taken.marks
+    (found,) = [mark for mark in tb.save().taken.marks if mark.resource == "files"]
     return found
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from takeback.resources.files import linux
+from takeback.resources.files.place import FOLDER_FLAGS, Place
 
 pytestmark = pytest.mark.skipif(
     not linux.available(), reason="not on this platform: no inotify, no renameat2"
@@ -23,6 +24,49 @@ def folder(tmp_path: Path) -> Iterator[int]:
     fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
     yield fd
     os.close(fd)
+
+
+def test_a_deep_folder_is_opened_in_one_call(tmp_path: Path, folder: int) -> None:
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    fd = linux.open_beneath(folder, b"a/b/c", FOLDER_FLAGS)
+    assert os.path.samestat(os.fstat(fd), os.stat(tmp_path / "a/b/c"))
+    assert not os.get_inheritable(fd)
+    os.close(fd)
+
+
+@pytest.mark.parametrize("path", [b"link/c", b"a/link", b"a/../a", b"/", b"a/file", b"a/none", b"n" * 5000])
+def test_what_leads_elsewhere_is_not_opened(tmp_path: Path, folder: int, path: bytes) -> None:
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    (tmp_path / "a/file").touch()
+    (tmp_path / "link").symlink_to("a/b")
+    (tmp_path / "a/link").symlink_to("b")
+    fd = linux.open_beneath(folder, path, FOLDER_FLAGS)
+    assert fd == -1 or (path == b"a/../a" and os.path.samestat(os.fstat(fd), os.stat(tmp_path / "a")))
+    if fd >= 0:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("old_kernel", [False, True])
+def test_a_place_opens_folders_with_or_without_the_call(
+    tmp_path: Path, old_kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    (tmp_path / "a/link").symlink_to("b")
+    if old_kernel:
+        monkeypatch.setattr(linux, "_openat2", None)
+    place = Place(tmp_path)
+    with place.folder(b"a/b/c") as fd:
+        assert os.path.samestat(os.fstat(fd), os.stat(tmp_path / "a/b/c"))
+    with pytest.raises(NotADirectoryError), place.folder(b"a/link/c"):
+        pass
+    with place.batch() as opened:
+        above = os.open(tmp_path / "a/b", FOLDER_FLAGS)
+        opened.keep(b"a/b", above)
+        assert opened(b"a/b") == above
+        assert os.path.samestat(os.fstat(opened(b"a/b/c")), os.stat(tmp_path / "a/b/c"))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(above)
+    place.close()
 
 
 def rename_by_number(old_fd: int, old: bytes, new_fd: int, new: bytes, flags: int) -> None:

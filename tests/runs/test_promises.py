@@ -78,8 +78,11 @@ def test_a_handler_that_only_promises_has_failed(scene: Scene) -> None:
     assert "to wait for" in item.why
 
 
-def test_nobody_guards_a_transaction_yet(scene: Scene) -> None:
-    with scene.tb.run("transaction") as run, pytest.raises(UsageError, match="guarded database"):
+def test_a_call_is_no_transaction(scene: Scene) -> None:
+    with (
+        scene.tb.run("transaction") as run,
+        pytest.raises(UsageError, match="is transactional, and a call is not"),
+    ):
         run.call(transact)
 
 

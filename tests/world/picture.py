@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import sqlite3
 import stat
+import tempfile
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -58,10 +61,41 @@ def picture(root: bytes, *, git: bool = True) -> Picture:
     finally:
         os.close(fd)
     for paths in inodes.values():
-        group = frozenset(paths)
+        # A name outside the tree is no part of its picture: git's objects are kept by one.
+        group = frozenset(paths if len(paths) > 1 else ())
         for path in paths:
             seen[path] = seen[path]._replace(hardlinks=group)
+    _see_databases(root, seen)
     return seen
+
+
+def _see_databases(root: bytes, seen: Picture) -> None:
+    """A database is what is in it: SQLite lays out its file and its log anew as it likes."""
+    for path, entry in list(seen.items()):
+        if entry.kind == "file" and entry.size and entry.size % 512 == 0:
+            try:
+                with open(os.path.join(root, path), "rb") as file:
+                    is_database = file.read(16) == b"SQLite format 3\0"
+            except OSError:
+                continue  # closed, or too deep to be opened by its name
+            if is_database:
+                seen[path] = entry._replace(content=_dump(os.path.join(root, path)), size=0)
+                for end in (b"-wal", b"-shm", b"-journal"):
+                    seen.pop(path + end, None)
+
+
+def _dump(path: bytes) -> str:
+    """The digest of everything in a database, read from a copy, so that nothing beside it is touched."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "copy")
+        for end in ("", "-wal", "-journal"):
+            if os.path.exists(path + end.encode()):
+                shutil.copyfile(path + end.encode(), os.fsencode(copy + end))
+        db = sqlite3.connect(copy)
+        try:
+            return hashlib.sha256("\n".join(db.iterdump()).encode()).hexdigest()
+        finally:
+            db.close()
 
 
 def _walk(

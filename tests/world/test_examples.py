@@ -15,7 +15,7 @@ from takeback.opening import open_workspace
 
 from .cli import REPOSITORY, environment
 
-EXAMPLES = ["research_report_email", "replanning", "multi_step_migration"]
+EXAMPLES = ["research_report_email", "replanning", "multi_step_migration", "sqlite_migration"]
 
 
 def follow(name: str, folder: Path, *words: str) -> str:
@@ -77,4 +77,16 @@ def test_a_migration_is_killed_continued_and_taken_back(tmp_path: Path) -> None:
         assert [row[1] for row in db.execute("PRAGMA table_info(customers)")] == ["name"]
     assert (tmp_path / "work/query.py").read_text() == "QUERY = 'SELECT name FROM customers'\n"
     assert os.listdir(tmp_path / "work") == ["query.py"]
+    assert is_whole(tmp_path)
+
+
+def test_a_database_is_taken_back_while_the_shop_is_open(tmp_path: Path) -> None:
+    said = follow("sqlite_migration", tmp_path, str(tmp_path))
+    assert "[('pear', 400)]" in said, "the agent has wrecked it"
+    assert "merged shop.db (2 rows of orders)" in said
+    assert said.count("[('apple', 3), ('pear', 4), ('plum', 5)]") == 2
+    assert "there are no quinces. Takeback: Took back 1 change" in said
+    with closing(sqlite3.connect(tmp_path / "work/shop.db")) as db:
+        assert list(db.execute("SELECT item FROM orders")) == [("apple",), ("pear",), ("plum",)]
+        assert list(db.execute("PRAGMA integrity_check")) == [("ok",)]
     assert is_whole(tmp_path)

@@ -6,12 +6,27 @@ import msgspec
 
 from takeback.cli.session import iso, shortened
 from takeback.cli.views import counted
+from takeback.commands.judgement import Judgement
 from takeback.core.change import Change
+from takeback.core.events import ActionBegan
 from takeback.core.subjects import Action
 from takeback.engine.diff import verb
+from takeback.engine.foreseeing import leaves_something, why_irreversible
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child
 from takeback.workspace import Workspace
+
+
+def warning_lines(judged: Judgement) -> list[str]:
+    """What is said before a command starts: what of it cannot be taken back, and how its user could help it."""
+    lines = []
+    if why := why_irreversible(judged):
+        lines.append(f"takeback: this cannot be taken back: {shortened(why, 160)}")
+        lines += [f"  by hand: {judged.main.back}"] if judged.main and judged.main.back else []
+    if outside := [touched.path for touched in judged.touched if touched.reach == "outside"]:
+        more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+        lines.append(f"takeback: it writes outside the workspace, which is not recorded: {outside[0]}{more}")
+    return lines
 
 
 def summary_lines(
@@ -24,7 +39,8 @@ def summary_lines(
     if action.changes:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It {_counted(action.changes)}.")
         if not undoing:
-            lines.append(f"  take it all back   takeback undo {action.id}")
+            every = "take back files" if leaves_something(action) else "take it all back"
+            lines.append(f"  {every.ljust(16)}   takeback undo {action.id}")
             lines.append(f"  look first         takeback diff {action.id}")
     elif child.code:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
@@ -38,6 +54,7 @@ def summary_data(workspace: Workspace, action: Action, child: Child, report: Rol
     body = {
         "action": action.id,
         "run": action.stream,
+        "effect": action.began.effect.value if isinstance(action.began, ActionBegan) else None,
         "exit_code": child.code,
         "why": child.why,
         "at": iso(action.began_us),
@@ -52,6 +69,9 @@ def _counted(changes: tuple[Change, ...]) -> str:
     """`changed 6 files, deleted 2, created 1`. Folders count only where nothing else does."""
     others = [change for change in changes if change.target.resource != "files"]
     found = [change for change in changes if change.target.resource == "files"]
+    if others:
+        # That a folder was touched says nothing where something else was done in it.
+        found = [change for change in found if change.before != change.after]
     if not found:
         return f"changed {counted(others)}"
     if others:

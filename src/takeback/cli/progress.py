@@ -36,7 +36,7 @@ class Progress:
                 now = time.monotonic()
                 if now - self._began > WAIT_S and now - self._said > PAUSE_S:
                     self._said = now
-                    sys.stderr.write(f"\r\x1b[K{what}: {done:,} of {total:,} ")
+                    sys.stderr.write(f"\r\x1b[K{what}: {done:,}{f' of {total:,}' if total else ''} ")
                     sys.stderr.flush()
         finally:
             self._ended = time.monotonic()

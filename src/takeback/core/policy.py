@@ -31,6 +31,10 @@ FILE = "takeback.toml"
 _SEVERITY = list(Do)
 
 
+Foresee = Callable[[str | Sequence[str]], str]
+"""Why a command cannot be taken back, in words: a line of shell, or a program with its arguments."""
+
+
 class Ground(msgspec.Struct, frozen=True):
     """What the rules are read against."""
 
@@ -45,6 +49,9 @@ class Ground(msgspec.Struct, frozen=True):
 
     real: Callable[[str], str] | None = None
     """Where a path really leads, links followed. Without it a path is judged by its words alone."""
+
+    foresee: Foresee | None = None
+    """Knows commands. Without it a command is judged by the patterns of the rules alone."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -72,6 +79,8 @@ class Use(msgspec.Struct, frozen=True):
     effect: Effect
     also: str = ""
     """Another name of the same function. It has to be allowed under both."""
+    because: str = ""
+    """Why its effect is more than what it says of itself."""
 
 
 def judge_call(
@@ -122,6 +131,7 @@ def _findings(
     rules: Rules, use: Use, args: Mapping[str, Any], ground: Ground, earlier: int
 ) -> Iterator[Decision]:
     """Everything that keeps this call from just running."""
+    use = foreseen(use, args, rules.commands, ground)
     for name in dict.fromkeys([use.name, use.also or use.name]):
         yield from _by_tool(rules.tools, name, ground)
     yield from _by_effect(rules.effects, use)
@@ -163,7 +173,8 @@ def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
     if do is not Do.ALLOW:
         why = "effects of this kind are denied" if do is Do.DENY else "a human has to approve it"
         how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
-        yield Decision(do, f"effects.{effect}", f"{name} is {effect}: {why}", how)
+        because = f" ({use.because})" if use.because else ""
+        yield Decision(do, f"effects.{effect}", f"{name} is {effect}{because}: {why}", how)
 
 
 # Paths
@@ -278,13 +289,39 @@ _WORD_START = r"(?:^|(?<=[\s;&|(){}/`$=]))"
 _WORD_END = r"(?=$|[\s;&|(){}`<>])"
 
 
+def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: Ground) -> Use:
+    """The use of a tool, as irreversible where a command among its arguments is known to be.
+
+    A tool that declares how it is taken back has thought of it: then its own word counts.
+    """
+    if ground.foresee is None or use.effect not in (Effect.NONE, Effect.RESTORABLE, Effect.IRREVERSIBLE):
+        return use
+    for command in commands_in(args, rules.arguments):
+        if why := ground.foresee(command):
+            return msgspec.structs.replace(use, effect=Effect.IRREVERSIBLE, because=why)
+    return use
+
+
+def commands_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str | list[str]]:
+    """Every command among the arguments: a text is a line of shell, a list is a program with its arguments."""
+    seen = _by_argument(args, more)
+    yield from (texts[0] if len(texts) == 1 else texts for texts in seen.values())
+    if len(seen) > 1:
+        # A program in one argument, and its arguments in another.
+        yield [text for name in sorted(seen, key=lambda name: "args" in name.lower()) for text in seen[name]]
+
+
 def _commands(args: Mapping[str, Any], more: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Every command among the arguments. A list of words is one command."""
+    for argument, texts in _by_argument(args, more).items():
+        yield argument, " ".join(texts)
+
+
+def _by_argument(args: Mapping[str, Any], more: Sequence[str]) -> dict[str, list[str]]:
     seen: dict[str, list[str]] = {}
     for argument, text in _named(args, _COMMAND_NAMES, more):
         seen.setdefault(argument, []).append(text)
-    for argument, texts in seen.items():
-        yield argument, " ".join(texts)
+    return seen
 
 
 def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[Decision]:

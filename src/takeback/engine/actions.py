@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
@@ -12,7 +13,7 @@ import msgspec
 
 from takeback.core.events import Effect, Handlers
 from takeback.errors import UsageError
-from takeback.resources.calls.handlers import name_of
+from takeback.resources.calls.handlers import MAIN, name_of
 from takeback.resources.calls.resource import Call
 
 Function = Callable[..., Any]
@@ -44,7 +45,16 @@ class Declared(msgspec.Struct, frozen=True):
         return Handlers(_name(self.undo) if self.undo else "", _name(self.check) if self.check else "")
 
 
-_name = functools.lru_cache(maxsize=1024)(name_of)
+@functools.lru_cache(maxsize=1024)
+def _name(function: Function) -> str:
+    name = name_of(function)
+    if name.startswith(f"{MAIN}:"):
+        warnings.warn(
+            f"{function.__qualname__} is part of the script itself, so only this script can call it: "
+            "`takeback undo` and `takeback resume` cannot. Move it into a module",
+            stacklevel=2,
+        )
+    return name
 
 
 @overload

@@ -6,15 +6,18 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
+from types import FunctionType
 from typing import Any
+
+import msgspec
 
 from takeback.core import events as e
 from takeback.core import keys
 from takeback.core.subjects import Run
 from takeback.core.values import plain, said
 from takeback.engine import actions, arguments
-from takeback.engine.actions import Function, declared, hides_something, is_async, unwrapped
+from takeback.engine.actions import Declared, Function, declared, hides_something, is_async, unwrapped
 from takeback.engine.at_work import AtWork, wholly
 from takeback.engine.calls import Seen
 from takeback.engine.ground import name_in_rules
@@ -29,6 +32,33 @@ PAUSE_S = 0.1
 PAUSE_MAX_S = 30.0
 
 
+class Facts(msgspec.Struct, frozen=True):
+    """What is known of a function, whatever it is given."""
+
+    function: Function
+    declared: Declared
+    tool: str
+    identity: str
+    is_async: bool
+    hides_something: bool
+
+
+def facts_of(function: Function) -> Facts:
+    # Known by its declaration too: a function may be declared anew. An object may change, and is looked at each time.
+    return (_facts if isinstance(function, FunctionType) else _facts.__wrapped__)(
+        function, declared(function)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _facts(function: Function, said: Declared) -> Facts:
+    inner, _, _ = unwrapped(function)
+    tool = name_in_rules(function)
+    # A name that was chosen is the identity: the function may move. Otherwise two modules may have one of it.
+    chosen = said.name != getattr(inner, "__qualname__", "")
+    return Facts(inner, said, tool, said.name if chosen else tool, is_async(inner), hides_something(inner))
+
+
 class Caller:
     """One call of a run, from its beginning to its end."""
 
@@ -39,7 +69,7 @@ class Caller:
         run: Run,
         parts: Parts,
         place: str,
-        nth: Callable[[str], int],
+        nth: Callable[[bytes], int],
         key: str,
         parent: str,
         step: str,
@@ -50,9 +80,9 @@ class Caller:
         at_work: AtWork,
     ) -> None:
         self._asked_for = function
-        self._function, _, _ = unwrapped(function)
-        self._declared = declared(function)
-        self._tool = name_in_rules(function)
+        self._facts = facts_of(function)
+        self._function = self._facts.function
+        self._declared = self._facts.declared
         self._recorder = Recorder(run, parts, beat)
         self._ledger = parts.tracker.ledger
         self._calls = parts.calls
@@ -69,7 +99,7 @@ class Caller:
     def make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _, args, kwargs = unwrapped(self._asked_for, args, kwargs)
         wanted = self._wanted(args, kwargs)
-        if is_async(self._function):
+        if self._facts.is_async:
             return self._make_async(wanted, args, kwargs)
         with self._at_work.on(wanted.key):
             return self._make(wanted, lambda: self._function(*args, **kwargs))
@@ -129,9 +159,7 @@ class Caller:
             "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
         }
         bound = arguments.by_name(self._function, kept)
-        # A name that was chosen is the identity: the function may move. Otherwise two modules may have one of it.
-        chosen = name != getattr(self._function, "__qualname__", "")
-        identity = name if chosen else self._tool
+        identity = self._facts.identity
         intended = keys.intent(bound, self._declared.volatile, arguments.spread(self._function))
         if self._key:
             key, intent = self._key, keys.intent_key(identity, intended)
@@ -144,7 +172,7 @@ class Caller:
             kept,
             bound,
             arguments.seen(self._function, kept),
-            self._tool,
+            self._facts.tool,
             intent,
             self._declared.handlers(),
             self._step,
@@ -153,18 +181,19 @@ class Caller:
         )
 
     def _automatic_key(self, identity: str, intended: dict[str, Any]) -> str:
-        if hides_something(self._function):
+        if self._facts.hides_something:
             raise UsageError(
                 f"{self._declared.name} is an object with a state of its own, so its arguments do not say which "
                 "call is meant; it was not called",
                 hint="run.call(..., key=...) names it, or call a function",
             )
         # Its place among those of the same intent: threads and tasks may come in another order the next time.
-        key = partial(keys.action_key, self._place, name=identity, intended=intended)
-        return key(position=self._nth(key(position=0)))
+        nth = self._nth(keys.alike(self._place, identity, intended))
+        return keys.action_key(self._place, nth, identity, intended)
 
     def _begin(self, wanted: Wanted) -> tuple[Call, str]:
         self._recorder.refuse_unready(wanted)
+        wanted = self._recorder.foreseen(wanted)
         passed = self._recorder.gate.pass_through(
             self._recorder.run.id,
             wanted.name,

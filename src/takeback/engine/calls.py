@@ -93,7 +93,9 @@ def change_of(action: Action, *, in_doubt: bool = False) -> tuple[Change, ...]:
 
 def is_outside(action: Action) -> bool:
     """Whether what it does is in another system."""
-    return isinstance(action.began, e.ActionBegan) and action.began.effect in OUTSIDE
+    began = action.began
+    # What a command does elsewhere is no call: there is nothing to ask, so all that is known is that it ran.
+    return isinstance(began, e.ActionBegan) and began.effect in OUTSIDE and bool(began.call_key)
 
 
 def standing(history: History, action: Action) -> Change | None:

@@ -43,6 +43,7 @@ class Judge(Protocol):
     """Says what the rules say."""
 
     def __call__(self, name: str, effect: e.Effect, arguments: Any, /) -> Ruling: ...
+    def effect(self, effect: e.Effect, arguments: Any, /) -> e.Effect: ...
     def go_on(self, tools: Iterable[str]) -> None: ...
 
 
@@ -77,6 +78,10 @@ class Gate:
     def go_on(self, actions: Iterable[Action]) -> None:
         """The run goes on after an interruption, with these behind it."""
         self._judge.go_on(tool for action in actions if (tool := getattr(action.began, "tool", "")))
+
+    def effect(self, effect: e.Effect, arguments: Any) -> e.Effect:
+        """What a call does, its arguments looked at: a command among them may do more than its tool declares."""
+        return self._judge.effect(effect, arguments)
 
     def rule(self, name: str, effect: e.Effect, arguments: Any, key: str = "") -> Ruling:
         """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from takeback.core.policy import Ground
+from takeback.core.policy import Foresee, Ground
 from takeback.core.rules import ToolRules
 from takeback.engine.actions import unwrapped
 
 
-def ground_of(root: str, rules: ToolRules, short: Mapping[str, str]) -> Ground:
+def ground_of(
+    root: str, rules: ToolRules, short: Mapping[str, str], foresee: Foresee | None = None
+) -> Ground:
     """The ground under a call made now, in the workspace at `root`, which is absolute and without links.
 
     A relative path is meant from the current folder, as the tool will. A tool that a rule, or a short name, calls
@@ -23,7 +25,7 @@ def ground_of(root: str, rules: ToolRules, short: Mapping[str, str]) -> Ground:
     ]
     known = {**{name: name for name in exact}, **short}
     pairs = [(alias, name) for alias, target in known.items() for name in (target, _loaded(target))]
-    return Ground(root, os.getcwd(), tuple(dict.fromkeys(pairs)), _real)
+    return Ground(root, os.getcwd(), tuple(dict.fromkeys(pairs)), real_path, foresee)
 
 
 def name_in_rules(function: Callable[..., Any], otherwise: str = "") -> str:
@@ -44,7 +46,8 @@ def _loaded(target: str) -> str:
     return name_in_rules(found, target) if callable(found) else target
 
 
-def _real(path: str) -> str:
+def real_path(path: str) -> str:
+    """Where a path leads, links followed."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from takeback.core.events import Effect
-from takeback.core.policy import Ground, judge_call
+from takeback.core.policy import Foresee, Ground, Use, commands_in, foreseen, judge_call
 from takeback.core.rules import EffectRules, Rules
 from takeback.engine.gate import Ruling
 from takeback.engine.ground import ground_of
@@ -19,26 +19,47 @@ from takeback.engine.ground import ground_of
 class Judging:
     """Judges the calls of one run, and counts them."""
 
-    def __init__(self, rules: Rules, root: str | os.PathLike[str], short: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        root: str | os.PathLike[str],
+        short: Mapping[str, str],
+        foresee: Foresee | None = None,
+    ) -> None:
         self._rules = rules
         self._root = os.path.realpath(root)
         self._short = short
+        self._foresee = foresee
         self._called = Counter[str]()
+        self._by_effect: dict[tuple[str, Effect], Ruling] = {}
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
 
     def go_on(self, tools: Iterable[str]) -> None:
         """These were called before the run was interrupted: a limit is one of the run, not of its process."""
         self._called.update(tools)
 
+    def effect(self, effect: Effect, arguments: Any) -> Effect:
+        """What a call does: what it declares, or more where it is given a command that does more."""
+        ground = Ground(self._root, foresee=self._foresee)
+        return foreseen(Use("", effect), _by_name(arguments), self._rules.commands, ground).effect
+
     def __call__(self, name: str, effect: Effect, arguments: Any) -> Ruling:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""
-        if not self._ruled:
+        given = _by_name(arguments)
+        if not self._ruled and not any(commands_in(given)):
             # The usual case, and calls are frequent: nothing is said but on effects.
-            found = judge_call(self._rules, name, effect, {}, Ground(self._root))
-            return Ruling(found.do.value, found.rule, found.why, found.how)
-        given = arguments if isinstance(arguments, Mapping) else {"arguments": arguments}
+            ruling = self._by_effect.get((name, effect))
+            if ruling is None:
+                found = judge_call(self._rules, name, effect, {}, Ground(self._root))
+                ruling = Ruling(found.do.value, found.rule, found.why, found.how)
+                self._by_effect[name, effect] = ruling
+            return ruling
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
-        ground = ground_of(self._root, self._rules.tools, self._short)
+        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee)
         found = judge_call(self._rules, name, effect, given, ground, earlier=self._called[name])
         self._called[name] += 1
         return Ruling(found.do.value, found.rule, found.why, found.how)
+
+
+def _by_name(arguments: Any) -> Mapping[str, Any]:
+    return arguments if isinstance(arguments, Mapping) else {"arguments": arguments}

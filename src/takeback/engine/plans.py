@@ -20,13 +20,13 @@ import msgspec
 
 from takeback.core import policy
 from takeback.core.events import Effect
-from takeback.core.plan import Plan, Step, default_key, in_order, resolve, targets, weaker
-from takeback.core.policy import Broken, Ground, Use
+from takeback.core.plan import Plan, Step, default_key, in_order, known_part, resolve, targets, weaker
+from takeback.core.policy import Broken, Foresee, Ground, Use
 from takeback.core.rules import Do, Rules, for_plans
 from takeback.core.values import plain
 from takeback.engine.actions import declare, declared, is_async, is_declared, unwrapped
 from takeback.engine.ground import ground_of, name_in_rules
-from takeback.errors import RefusedError, UsageError
+from takeback.errors import RefusedError, TakebackError, UsageError
 
 RESERVED = {"key"}
 """Arguments by name that `run.call` keeps for itself; a tool gets its own of that name by place."""
@@ -89,7 +89,8 @@ class Prepared(msgspec.Struct, frozen=True):
         if target not in self.tools:
             return Use(target, step.effect or Effect.NONE)
         tool = self.tools[target]
-        return Use(name_in_rules(tool.function, target), step.effect or tool.effect, also=target)
+        use = Use(name_in_rules(tool.function, target), step.effect or tool.effect, also=target)
+        return policy.foreseen(use, known_part(step.args), self.rules.commands, self.ground)
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -110,6 +111,7 @@ def prepare(
     rules: Rules,
     known: Mapping[str, str],
     autopilot: bool = False,
+    foresee: Foresee | None = None,
 ) -> Prepared:
     """Look at a plan before anything happens. Raises UsageError for what cannot work; rules are reported.
 
@@ -120,7 +122,7 @@ def prepare(
     imports = targets(plan, known)
     tools = _import_allowed(plan, imports, rules, ground)
     # Only now it is known where the tools that have short names were defined.
-    ground = ground_of(root, rules.tools, known)
+    ground = ground_of(root, rules.tools, known, foresee)
     prepared = Prepared(plan, in_order(plan), imports, tools, rules, ground, [], [], [])
     if faults := [fault for step in prepared.order for fault in _misfits(prepared, step)]:
         raise UsageError(f"{'; '.join(faults)}; nothing was done")
@@ -151,7 +153,13 @@ def run_plan(
             with run.step(step.id, retries=step.retries) as handle:
                 if handle.done:
                     earlier.append(step.id)
-                results[step.id] = _call(run, prepared, step, results, called)
+                try:
+                    results[step.id] = _call(run, prepared, step, results, called)
+                except TakebackError as error:
+                    where = f"step {step.id}"
+                    if not error.message.startswith(where):
+                        error.message = f"{where} ({prepared.imports[step.id]}): {error.message}"
+                    raise
             tell(step.id, "earlier" if step.id in earlier else "done")
     return Ran(run.id, key, results, tuple(earlier))
 

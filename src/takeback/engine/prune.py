@@ -92,7 +92,8 @@ def prune(
     ):
         kept = {name: dated[len(dated) // 2 :] for name, dated in kept.items()}
         sweep()
-    counts = [sum(map(len, some.values())) for some in (marks, kept)]
+    # Each state is one mark of every resource; how many states there are, the one that changed most often tells.
+    counts = [max(map(len, some.values()), default=0) for some in (marks, kept)]
     return Pruned(counts[1], counts[0] - counts[1], before, store.size_bytes())
 
 

@@ -33,8 +33,8 @@ ENDED = faults.crash_point("call-ended")
 _NEEDS = {
     e.Effect.DEFERRED: ("the outbox", "call it after the run has committed"),
     e.Effect.TRANSACTIONAL: (
-        "a guarded database, and none is",
-        "declare an undo handler, or effect='irreversible'",
+        "a transaction, and a call has none",
+        "write to a database in a block, `with run.database(place) as db:`; or declare an undo handler",
     ),
 }
 
@@ -92,6 +92,10 @@ class Recorder:
         return self._ledger.refresh()
 
     # Before
+
+    def foreseen(self, wanted: Wanted) -> Wanted:
+        """The same with the effect that it has: a command among its arguments may do more than its tool declares."""
+        return msgspec.structs.replace(wanted, effect=self.gate.effect(wanted.effect, wanted.named))
 
     def completed(self, wanted: Wanted, *, replayed: bool = False, at_work: bool = False) -> Action | None:
         """The same action, if it was completed and not taken back; or if it is `at_work`, in any process."""

@@ -42,14 +42,6 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
     return notes
 
 
-def how_it_ends(history: History, action: Action) -> str:
-    """What whoever waits for an open action can do."""
-    run = history.runs.get(action.stream)
-    if run and run.began.detached and run.began.process is None:
-        return f"wait for it to end, or, if its agent is gone, say so: takeback resume {run.id}"
-    return "wait for it to end, or stop it, and try again"
-
-
 def is_waiting(history: History, actions: Iterable[str]) -> bool:
     """Whether one of these actions is of a run that waits to be continued, or for a human."""
     runs = [history.runs.get(history.actions[action].stream) for action in actions]

@@ -86,7 +86,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
             conflicts = [item for item in self.items if item.did == "conflict"]
-            names, why = _names(str(item.target) for item in conflicts), conflicts[0].why
+            names, why = _names(item.target.said for item in conflicts), conflicts[0].why
             return f"Stopped at {names}: {why}. Nothing was taken back."
         if not self.items:
             return "Nothing to take back."
@@ -116,7 +116,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
     @property
     def said(self) -> dict[Target, str]:
         """How each target is named in the report, below the word for what was done, which is not said twice."""
-        return {i.target: i.says.removesuffix(f" {i.did}") or str(i.target) for i in self.items}
+        return {i.target: i.says.removesuffix(f" {i.did}") or i.target.said for i in self.items}
 
     def data(self) -> dict[str, Any]:
         """The object that `undo --json` prints."""

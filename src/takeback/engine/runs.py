@@ -15,6 +15,7 @@ import msgspec
 from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.lifecycle import Life
+from takeback.core.memory import is_whole, spliced
 from takeback.core.redact import redact
 from takeback.core.rollback import Verdict
 from takeback.core.subjects import Checkpoint
@@ -87,7 +88,7 @@ class Run(Seam):
         self._replayed = False
         self._replica: dict[str, Any] = {}
         self._names: Counter[str] = Counter()
-        self._intents: dict[str, Iterator[int]] = {}
+        self._intents: dict[bytes, Iterator[int]] = {}
         self.at_work = AtWork()
         self._beat = Heartbeat(parts.tracker.life, BEAT_S)
 
@@ -361,7 +362,7 @@ class Run(Seam):
         step = innermost(self)
         return Standing(step.id if step else "", self._innermost(), replayed=self._replayed)
 
-    def _nth(self, intent: str) -> int:
+    def _nth(self, intent: bytes) -> int:
         """How often this was wanted so far. One step for the interpreter, so threads do not get the same."""
         return next(self._intents.setdefault(intent, itertools.count(1)))
 
@@ -381,6 +382,8 @@ class Run(Seam):
     def _pretend(self, changes: tuple[Change, ...]) -> None:
         """A committed run that is gone through again changes its own copy, not what is recorded."""
         for change in changes:
-            self._replica.pop(change.target.name, None)
+            current = self._replica.pop(change.target.name, None)
             if change.after:
-                self._replica[change.target.name] = change.after.data
+                whole = is_whole(change.after)
+                made = change.after.data if whole else spliced(current, change.after.data)
+                self._replica[change.target.name] = made

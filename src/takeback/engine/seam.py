@@ -203,6 +203,7 @@ class Seam:
         with self._parts.tracker.lock.held():
             recorder = self._recorder()
             recorder.refuse_unready(wanted)
+            wanted = recorder.foreseen(wanted)
             if known := recorder.completed(wanted, replayed=self._place().replayed, at_work=True):
                 return Action(recorder, known)
             self._refuse_ended(recorder.run)

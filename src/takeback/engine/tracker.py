@@ -69,7 +69,7 @@ class Tracker:
             if name in recorded:
                 resource.settled(recorded[name])
             found.append(resource.mark())
-        return tuple(reversed(found))
+        return tuple(found)
 
     def since_last(self, marks: Sequence[e.Mark]) -> list[Change]:
         """What changed between the last recorded marks and these."""
@@ -232,17 +232,26 @@ class Tracker:
 
     # A run of one action, as a command or a block of code is
 
-    def begin_single(self, name: str, *, actor: str = "", parent: str = "", ref: str = "") -> str:
+    def begin_single(
+        self,
+        name: str,
+        *,
+        actor: str = "",
+        parent: str = "",
+        ref: str = "",
+        effect: e.Effect = e.Effect.RESTORABLE,
+        autopilot: bool = False,
+    ) -> str:
         parent = parent if parent in self.ledger.refresh().actions else ""
         began = e.ActionBegan(
             name,
-            e.Effect.RESTORABLE,
+            effect,
             actor=actor,
             parent=parent,
             ref=ref,
             process=processes.this_process(),
         )
-        return self.begin(began, before=[e.RunBegan(name, actor=actor, parent=parent)])
+        return self.begin(began, before=[e.RunBegan(name, actor=actor, parent=parent, autopilot=autopilot)])
 
     def end_single(
         self,

@@ -19,8 +19,11 @@ class Generation:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._name = str(path)
 
     def __call__(self) -> int:
+        if not os.path.exists(self._name):
+            return 0
         try:
             return int(self._path.read_bytes())
         except (FileNotFoundError, ValueError):

@@ -13,7 +13,7 @@ EXACT = (
     """INSERT INTO orders VALUES (7, 1, 1.500, 'NaN', '{"a": 1.10}', '{"b":  1, "b": 2}', '{a,NULL,"c, d",""}',
         '{{1,2},{3,4}}', '\\x00ff27', '2026-03-29 01:30:00.123456+02', '1 mon -2 days', '(3,4.50)', '[1,5)'),
         (8, 1, 'NaN', '-Infinity', 'null', NULL, '{}', NULL, '', 'infinity', NULL, '(,)', 'empty'),
-        (9, NULL, -0.0, '-0', '[]', '"x"', NULL, NULL, NULL, '0044-03-15 12:00:00+00 BC', '1.000001 s', NULL, NULL)""",
+        (9, NULL, -0.0, '-0', '[]', '"x"', NULL, NULL, NULL, '0044-03-15 12:00:00+00 BC', '1.01 s', NULL, NULL)""",
     "INSERT INTO lines VALUES (7, 1, 'x'), (7, 2, NULL), (7, 3, '')",
     "INSERT INTO events VALUES (1, '2010-01-01', 'old'), (2, '2030-01-01', 'new')",
     "INSERT INTO notes VALUES ('h', 'same'), ('h', 'same'), ('h', NULL)",
@@ -156,6 +156,26 @@ def test_triggers_of_the_tables_do_not_run_in_an_undo(shop: Shop) -> None:
     assert shop.rows() == before
 
 
+def test_triggers_that_write_to_the_same_row_again_are_taken_back(shop: Shop) -> None:
+    shop.human(
+        "CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF length(NEW.name) < 9 THEN "
+        "UPDATE customers SET name = name || '+' WHERE id = NEW.id; END IF; RETURN NULL; END $$",
+        "CREATE TRIGGER again AFTER INSERT OR UPDATE ON customers FOR EACH ROW EXECUTE FUNCTION again()",
+        "INSERT INTO customers VALUES (1, 'a'), (2, 'b')",
+    )
+    before = shop.rows()
+    shop.agent(
+        "UPDATE customers SET name = 'x'",
+        "INSERT INTO customers VALUES (3, 'c')",
+        "WITH g AS (DELETE FROM customers WHERE id = 2 RETURNING *) INSERT INTO customers SELECT 4, name FROM g",
+    )
+    after = shop.rows()
+    shop.workspace.undo()
+    assert shop.rows() == before
+    shop.workspace.redo()
+    assert shop.rows() == after
+
+
 def test_what_was_not_committed_is_not_the_actions(shop: Shop) -> None:
     with shop.action() as db:
         db.execute("INSERT INTO notes VALUES ('a', 'b')")
@@ -184,6 +204,7 @@ def test_many_ways_to_write_are_captured(shop: Shop) -> None:
     assert shop.rows() == before
 
 
+@pytest.mark.timeout(600)
 def test_a_hundred_thousand_rows_are_taken_back(shop: Shop) -> None:
     shop.human("INSERT INTO customers (id, name) SELECT n, 'name ' || n FROM generate_series(1, 100000) n")
     before = shop.rows()

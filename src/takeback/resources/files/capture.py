@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 
 import msgspec
 
 from takeback.core.codec import text_of
 from takeback.ports import Contents, Progress
+from takeback.resources.files.claims import Claims
 from takeback.resources.files.edits import Edits
 from takeback.resources.files.entry import (
     FILE,
@@ -50,25 +51,6 @@ class Job(msgspec.Struct):
     found: os.stat_result
 
 
-class Claims(Protocol):
-    """Whoever looks after some files in another way than as files."""
-
-    def claims(self, path: bytes, folder_fd: int, found: os.stat_result) -> bool:
-        """Whether this regular file, in this open folder, is not to be looked after here."""
-
-    def beside(self, path: bytes) -> Iterable[bytes]:
-        """Paths that go with one that is claimed."""
-
-    def again(self) -> Iterable[bytes]:
-        """Paths that have to be looked at, for the answer may be another one by now."""
-
-    def forget(self) -> None:
-        """Everything is about to be looked at anew."""
-
-    def rules(self) -> str:
-        """What the answers depend on."""
-
-
 class Capture:
     """One look at the world: brings a tree up to date with it."""
 
@@ -92,7 +74,8 @@ class Capture:
         self.jobs: list[Job] = []
         self.closed: set[bytes] = set()
         """Folders and files that are closed to us, and that nobody has looked into since they were."""
-        self._described: set[bytes] = set()
+        self._described: dict[bytes, Key | None] = {}
+        """Folders that were looked at in this round, with the key under which each was known before."""
         self.began_ns = time.time_ns()
 
     def update(self, edits: Edits, dirty: Dirty) -> None:
@@ -110,9 +93,18 @@ class Capture:
     def whole(self, edits: Edits) -> None:
         """Look at everything, for the first time."""
         self.edits = edits
-        self._enter(b"", self.place.open(b""), edits.root)
+        found = self._found(self._walk(b"", self.place.open(b""), edits.root))
+        some = list(islice(found, BULK_FILES_MIN))
+        # A large tree is read while it is still being looked at; how large it is, nobody knows yet.
+        left = self._read_bulk(chain(some, found), 0) if len(some) == BULK_FILES_MIN else some
         with self.place.batch() as opened:
-            self._read_files(opened)
+            self._read_each(left, opened)
+
+    def _found(self, walk: Iterable[None]) -> Iterator[Job]:
+        """The files that a walk comes by, as it goes on."""
+        for _ in walk:
+            jobs, self.jobs = self.jobs, []
+            yield from jobs
 
     def _look_into(self, folder: Folder, path: bytes, names: set[bytes], opened: OpenFolders) -> None:
         try:
@@ -130,10 +122,16 @@ class Capture:
 
     def _enter(self, path: bytes, fd: int, folder: Folder) -> None:
         """A folder that is new to us, and all below it. Closes the descriptor."""
+        for _ in self._walk(path, fd, folder):
+            pass
+
+    def _walk(self, path: bytes, fd: int, folder: Folder) -> Iterator[None]:
+        """The same, one folder at a time."""
         try:
             self._fill(path, folder, fd)
         finally:
             os.close(fd)
+        yield
         pending = [(join(path, name), below) for name, below in folder.folders.items()]
         while pending:
             here, below = pending.pop()
@@ -148,6 +146,7 @@ class Capture:
                 self._fill(here, below, below_fd)
             finally:
                 os.close(below_fd)
+            yield
             pending.extend((join(here, name), inner) for name, inner in below.folders.items())
 
     def _fill(self, path: bytes, folder: Folder, fd: int) -> None:
@@ -161,7 +160,7 @@ class Capture:
     def _describe(self, folder: Folder, path: bytes, found: os.stat_result, fd: int) -> None:
         """The folder's own entry."""
         self.looked_at.add(path)
-        self._described.add(path)
+        self._described.setdefault(path, folder.key)
         if found.st_dev != self.place.device:
             self._state("is on another file system: recorded, but cannot be put back", path)
         key = None if self._is_racy(found) else key_of(found)
@@ -177,7 +176,7 @@ class Capture:
             self._look_closer(folder, here, name, path, fd, opened)
         except PermissionError as error:
             # The folder shows its names and no more. What we know of it stands.
-            if folder.key != key_of(os.fstat(fd)):
+            if self._described.get(here, folder.key) != key_of(os.fstat(fd)):
                 self._state("cannot be looked at", path, error)
                 self.closed.add(here)
         except OSError as error:
@@ -261,7 +260,10 @@ class Capture:
         """Read what was noted: all at once where there is much of it, and one by one what that left."""
         jobs, self.jobs = self.jobs, []
         if len(jobs) >= BULK_FILES_MIN:
-            jobs = self._read_bulk(jobs)
+            jobs = self._read_bulk(jobs, len(jobs))
+        self._read_each(jobs, opened)
+
+    def _read_each(self, jobs: list[Job], opened: OpenFolders) -> None:
         for job in self.progress("Reading files", jobs, len(jobs)):
             try:
                 fd = opened(job.folder)
@@ -274,22 +276,29 @@ class Capture:
             else:
                 self.edits.put_file(job.into, job.path, row)
 
-    def _read_bulk(self, jobs: list[Job]) -> list[Job]:
+    def _read_bulk(self, jobs: Iterable[Job], total: int) -> list[Job]:
         """Read many files with several processes; returns those that have to be read with more care."""
-        left = {job.path: job for job in jobs}
-        sizes = [(path, job.found.st_size) for path, job in left.items()]
-        read = self.contents.put_many(sizes, self.place.fd)
-        for path, content, file_id in self.progress("Reading files", read, len(sizes)):
-            job = left[path]
+        given: dict[bytes, Job] = {}
+        read: set[bytes] = set()
+
+        def sizes() -> Iterator[tuple[bytes, int]]:
+            for job in jobs:
+                given[job.path] = job
+                yield job.path, job.found.st_size
+
+        answers = self.contents.put_many(sizes(), self.place.fd)
+        for path, content, file_id in self.progress("Reading files", answers, total):
+            job = given[path]
             found = job.found
             seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
             # The path may have led elsewhere meanwhile, or the file may be too young to be sure of.
             if file_id != seen or self._is_racy(found):
+                read.discard(path)
                 continue
             entry = _entry(found, content, self._xattrs(b"/proc/self/fd/%d/%s" % (self.place.fd, path), path))
             self.edits.put_file(job.into, path, Row(entry, key_of(found)))
-            del left[path]
-        return list(left.values())
+            read.add(path)
+        return [job for path, job in given.items() if path not in read]
 
     def _read_file(self, job: Job, folder_fd: int) -> Row | None:
         path = job.path

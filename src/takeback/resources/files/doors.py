@@ -69,6 +69,8 @@ class Doors:
 
     def recover(self) -> None:
         """Close what a process that was killed had left open."""
+        if not os.path.exists(self._note):
+            return
         try:
             lines = self._note.read_text().split("\n")
         except OSError:

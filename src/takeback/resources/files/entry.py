@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,6 +16,9 @@ FILE, FOLDER, LINK, FIFO = "f", "d", "l", "p"
 SOCKET, BLOCK, CHARACTER = "s", "b", "c"
 OPAQUE = "u"
 """A file that could not be read: its presence is known, its content is not."""
+
+VERSIONS_KEPT = 2048
+"""A look, a plan and a proof ask for the versions of the same paths one after the other."""
 
 RESTORABLE = frozenset({FILE, FOLDER, LINK, FIFO})
 
@@ -67,8 +71,11 @@ def kind_of(mode: int) -> str:
 
 def version_of(entry: Entry | None) -> Version:
     """An entry as the journal keeps it."""
-    if entry is None:
-        return ABSENT
+    return ABSENT if entry is None else _version(entry)
+
+
+@lru_cache(maxsize=VERSIONS_KEPT)
+def _version(entry: Entry) -> Version:
     data: list[Any] = [entry.kind, entry.mode, entry.uid, entry.gid, entry.mtime_ns, entry.size]
     data.append("" if entry.kind == FOLDER else entry.content.hex())
     if entry.xattrs or entry.group or entry.sparse:

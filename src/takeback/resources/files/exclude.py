@@ -34,6 +34,11 @@ def excluder(patterns: Iterable[str], hidden: Iterable[bytes] = ()) -> Callable[
 
 def workflow_folders(root: Path) -> list[str]:
     """Which folders of checkpoints there are, in words: each mark says that it does not cover them."""
-    patterns = ("memory/checkpoints", "agents/*/memory/checkpoints")
-    found = sorted(path.relative_to(root) for pattern in patterns for path in root.glob(pattern))
-    return [f"kept by `takeback workflow`: {text_of(os.fsencode(path))}/*.json" for path in found]
+    top = os.fsencode(root) + b"/"
+    try:
+        agents = sorted(os.listdir(top + b"agents"))
+    except OSError:
+        agents = []
+    places = [*(b"agents/%s/memory/checkpoints" % agent for agent in agents), b"memory/checkpoints"]
+    found = [place for place in places if os.path.exists(top + place)]
+    return [f"kept by `takeback workflow`: {text_of(place)}/*.json" for place in found]

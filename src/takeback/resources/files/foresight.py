@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TypeGuard
 
 import msgspec
 
@@ -34,6 +36,7 @@ def foresee(
     """Simulate the swaps on the tree as it is now."""
     holding = {split(path_of_target(target))[0] for target in kept}
     goals = {path_of_target(swap.target): entry_of(swap.goal) for swap in swaps}
+    missing = blobs.missing(entry.content[:DIGEST_BYTES] for entry in goals.values() if _is_file(entry))
     found: dict[Target, tuple[Do, str]] = {}
     for swap in swaps:
         path = path_of_target(swap.target)
@@ -41,7 +44,7 @@ def foresee(
         if swap.present == swap.goal and path in holding:
             # Only its time would change, to one at which it did not hold what stays in it.
             found[swap.target] = (Do.ALREADY, "")
-        elif problem := _room(root, path, goal, goals) or _content(goal, entry_of(swap.present), blobs):
+        elif problem := _room(root, path, goal, goals) or _content(goal, swap.present, missing):
             found[swap.target] = problem
     return found
 
@@ -63,11 +66,15 @@ def _room(
     return None
 
 
-def _content(goal: Entry | None, present: Entry | None, blobs: BlobStore) -> tuple[Do, str] | None:
+def _is_file(entry: Entry | None) -> TypeGuard[Entry]:
+    return entry is not None and entry.kind == FILE
+
+
+def _content(goal: Entry | None, present: Version, missing: AbstractSet[bytes]) -> tuple[Do, str] | None:
     """What retention has removed is said before it is needed."""
-    if goal is None or goal.kind != FILE or (present is not None and present.content == goal.content):
+    if not _is_file(goal) or goal.content[:DIGEST_BYTES] not in missing:
         return None
-    if blobs.has(goal.content[:DIGEST_BYTES]):
+    if (now := entry_of(present)) is not None and now.content == goal.content:
         return None
     return Do.CONFLICT, "its content is no longer kept (pruned by the limits in takeback.toml)"
 

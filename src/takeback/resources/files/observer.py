@@ -13,7 +13,8 @@ from pathlib import Path
 
 from takeback.resources.files import tree as trees
 from takeback.resources.files import watch
-from takeback.resources.files.capture import Capture, Claims
+from takeback.resources.files.capture import Capture
+from takeback.resources.files.claims import Claims
 from takeback.resources.files.deltas import Before, Deltas
 from takeback.resources.files.doors import Doors
 from takeback.resources.files.edits import Edits, all_linked, differences, other_names, row_in

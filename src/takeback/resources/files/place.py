@@ -1,8 +1,8 @@
 """Reaching paths below the root without ever leaving it.
 
-Every folder is opened relative to the root, or to one above that is open, and never through a symbolic link: the kernel
-is asked to refuse them, or else each name on the way is opened by itself. So a link planted while we work can make us
-fail, but not write or read outside.
+Every folder is opened relative to the root, or to one above that is open, and never through a symbolic link: the
+kernel is asked to refuse them, or else each name on the way is opened by itself. So a link planted while we work can
+make us fail, but not write or read outside.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from takeback.core.rollback import Do
 from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import deltas
-from takeback.resources.files.capture import Capture, Claims
+from takeback.resources.files.capture import Capture
+from takeback.resources.files.claims import Claims
 from takeback.resources.files.doors import Doors
 from takeback.resources.files.entry import (
     FILE,
@@ -73,6 +74,7 @@ class Files:
         self._progress = progress
         self._stated = tuple(stated)
         self._claimed = claimed
+        self._claims = claims
         self._excluded = excluded
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
         self._doors = doors = Doors(place, state / "doors")
@@ -120,9 +122,12 @@ class Files:
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         """Look at these paths again."""
         wanted = {target: path_of_target(target) for target in targets}
-        with self._kept_or_forgotten():
-            self._observer.look_at(wanted.values())
+        self._look_again(wanted.values())
         return {target: version_of(entry_in(self._observer.known, path)) for target, path in wanted.items()}
+
+    def _look_again(self, paths: Iterable[bytes]) -> None:
+        with self._kept_or_forgotten():
+            self._observer.look_at(paths)
 
     def changed_at(self, target: Target) -> int:
         """For a path that is gone, its folder tells."""
@@ -218,15 +223,15 @@ class Files:
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
     ) -> Sequence[Swapped]:
         rescued = self._rescue(swaps, rollback)
-        # A write since the last look is noticed all the same: each exchange looks at what came out.
-        look = self.seen if fresh and not rescued.interrupted else self.read
-        now = look(swap.target for swap in swaps)
+        if not fresh or rescued.interrupted:
+            # A write since the last look is noticed all the same: each exchange looks at what came out.
+            self._look_again(path_of_target(swap.target) for swap in swaps)
         results: dict[Target, Swapped] = {}
         works: dict[Target, Work] = {}
         for swap in swaps:
-            target, present = swap.target, now[swap.target]
-            path = path_of_target(target)
+            target, path = swap.target, path_of_target(swap.target)
             entry, goal = entry_in(self._observer.known, path), entry_of(swap.goal)
+            present = version_of(entry)
             if target in rescued.kept:
                 results[target] = Swapped(target, Did.CONFLICT, present, True, rescued.kept[target])
             elif present.alike(swap.goal):
@@ -271,13 +276,15 @@ class Files:
         self, works: Mapping[Target, Work], goals: Mapping[Target, Version]
     ) -> dict[Target, Swapped]:
         """Read every path again, from the disk, and compare it with what was promised."""
-        now = self.read(works)
+        self._look_again(work.path for work in works.values())
         results = {}
         for target, work in works.items():
+            present, goal = entry_in(self._observer.known, work.path), work.goal
+            now = version_of(present)
             did, why = work.did or Did.FAILED, work.why
             promised = did in (Did.RESTORED, Did.REMOVED)
-            verified = now[target].alike(goals[target]) if promised else did is not Did.FAILED
-            present, goal = entry_of(now[target]), entry_of(goals[target])
+            same = now.alike(goals[target]) or (now == goals[target] and self._claims.holds(work.path))
+            verified = same if promised else did is not Did.FAILED
             if (
                 present is not None
                 and present.kind == OPAQUE
@@ -290,7 +297,7 @@ class Files:
                 )
             elif not verified and not why:
                 why = _difference(present, goal)
-            results[target] = Swapped(target, did, now[target], verified, why)
+            results[target] = Swapped(target, did, now, verified, why)
         return results
 
 

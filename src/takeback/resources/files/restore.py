@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from takeback import faults
@@ -20,7 +20,7 @@ from takeback.errors import CorruptionError
 from takeback.ports import Contents, Progress
 from takeback.resources.files import linux
 from takeback.resources.files.doors import Doors
-from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, key_of, split
+from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, split
 from takeback.resources.files.links import choose_links
 from takeback.resources.files.place import OpenFolders, Place
 from takeback.resources.files.staging import Staging, dress, new_name, old_name
@@ -194,7 +194,7 @@ class Restorer:
     def _clear(self, staging: Staging, works: list[Work]) -> None:
         """Throw away what was replaced, unless a program that had it open wrote to it meanwhile."""
         for work in _open(works):
-            for name in (new_name(work.path), old_name(work.path)):
+            for name in _replaced(work):
                 try:
                     if self._is_ours(staging.fd, name, work.key):
                         staging.drop(name)
@@ -206,12 +206,13 @@ class Restorer:
 
     def _is_ours(self, fd: int, name: bytes, key: Key | None) -> bool:
         """Whether what came out is what we meant to replace. A rename changes no more than the ctime."""
-        found = key_of(os.stat(name, dir_fd=fd, follow_symlinks=False))
-        return key is not None and (found.ino, found.size, found.mtime_ns, found.mode) == (
-            key.ino,
-            key.size,
-            key.mtime_ns,
-            key.mode,
+        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        return (
+            key is not None
+            and found.st_ino == key.ino
+            and found.st_size == key.size
+            and found.st_mtime_ns == key.mtime_ns
+            and found.st_mode == key.mode
         )
 
     def _dress_in_place(self, works: list[Work]) -> None:
@@ -282,7 +283,8 @@ class Restorer:
     def _touch(self, path: bytes) -> int:
         """A folder that we are going to change something in."""
         fd = self._reach(path)
-        self._before.setdefault(path, os.fstat(fd))
+        if path not in self._before:
+            self._before[path] = os.fstat(fd)
         return fd
 
     def _reach(self, path: bytes) -> int:
@@ -334,6 +336,14 @@ def _mkdir(name: bytes, fd: int) -> None:
 
 def _open(works: Iterable[Work]) -> list[Work]:
     return [work for work in works if work.did is None]
+
+
+def _replaced(work: Work) -> Iterator[bytes]:
+    """The names in the staging folder under which what was replaced may have come out."""
+    if work.staged:
+        yield work.staged
+    if work.present is not None and _must_go(work.present, work.goal):
+        yield old_name(work.path)
 
 
 def _must_go(present: Entry, goal: Entry | None) -> bool:

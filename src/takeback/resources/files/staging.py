@@ -22,6 +22,8 @@ from takeback.resources.files.entry import FIFO, FILE, LINK, Entry, kind_of
 from takeback.resources.files.place import FOLDER_FLAGS, Place
 
 FREED_LATER_MAX = 128
+FREED_AT_ONCE_MAX = 8
+"""Of so few it takes less than starting a thread does."""
 
 READY = b"ready"
 """Made when everything staged is durable. Without it nothing has been swapped yet."""
@@ -111,10 +113,13 @@ class Staging:
     def free(self) -> None:
         """Free the room of what was thrown away, while others go on."""
         freed, self._freed = self._freed, []
+        if len(freed) <= FREED_AT_ONCE_MAX:
+            return _close(freed)
         try:
             threading.Thread(target=_close, args=(freed,), name="freeing room").start()
         except RuntimeError:  # no thread can be had, as when the interpreter is about to end
             _close(freed)
+        return None
 
     def close(self) -> None:
         """Throw away what is left, and the folder."""

@@ -55,9 +55,12 @@ class Folder(msgspec.Struct, array_like=True):
 
     def find(self, path: bytes) -> Folder | None:
         """The folder at this path below, if it is one."""
-        folder: Folder | None = self
-        for name in path.split(b"/") if path else ():
-            folder = folder.folders.get(name) if folder else None
+        folder = self
+        try:
+            for name in path.split(b"/") if path else ():
+                folder = folder.folders[name]
+        except KeyError:
+            return None
         return folder
 
     def dirty(self, path: bytes) -> Folder:

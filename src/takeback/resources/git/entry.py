@@ -13,7 +13,8 @@ from blake3 import blake3
 from takeback.core.change import Target, Version
 from takeback.core.codec import path_of, text_of
 
-REF, FILE, LINK, INDEX, LOG, STASH, OPERATION = "ref", "file", "link", "index", "log", "stash", "operation"
+REF, FILE, NOTE, LINK, INDEX, LOG = "ref", "file", "note", "link", "index", "log"
+STASH, OPERATION = "stash", "operation"
 
 
 def kind_of(version: Version) -> str:
@@ -42,8 +43,26 @@ def file(mode: int, content: bytes, size: int) -> Version:
     return Version(f"f:{mode:o}:{content.hex()}", "", [FILE, mode, content.hex(), size])
 
 
+def note(mode: int, content: bytes, size: int) -> Version:
+    """A file that git writes for itself, on the way to something else. Nobody's work is in it."""
+    return Version(f"n:{mode:o}:{content.hex()}", "", [NOTE, mode, content.hex(), size])
+
+
 def link(text: bytes) -> Version:
     return Version(f"x:{text_of(text)}", "", [LINK, text_of(text)])
+
+
+def leading(version: Version, folder: bytes) -> Version:
+    """The file or link `.git`, with the folder to which it leads."""
+    return Version(f"{version.id}@{text_of(folder)}", version.stamp, [*version.data, text_of(folder)])
+
+
+def led_to(version: Version) -> bytes:
+    return path_of(version.data[-1])
+
+
+def link_text(version: Version) -> bytes:
+    return path_of(version.data[1])
 
 
 def index(entries: str, mode: int, content: bytes, size: int, mtime_ns: int) -> Version:
@@ -82,8 +101,8 @@ def operation_files(version: Version) -> dict[bytes, Version]:
 
 
 def content_of(version: Version) -> tuple[bytes, int] | None:
-    """The name and size of the content of a file, a log or an index."""
-    if kind_of(version) in (FILE, LOG, INDEX):
+    """The name and size of the content of a file, a note, a log or an index."""
+    if kind_of(version) in (FILE, NOTE, LOG, INDEX):
         return bytes.fromhex(version.data[2]), version.data[3]
     return None
 

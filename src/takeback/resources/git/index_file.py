@@ -23,6 +23,8 @@ class Staged(msgspec.Struct, frozen=True, gc=False):
     mode: int
     object: str
     flags: int
+    stat: bytes = b""
+    """What git remembers of the file on disk; no part of what is staged."""
 
 
 class NotAnIndex(ValueError):
@@ -30,10 +32,13 @@ class NotAnIndex(ValueError):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """Every entry, in the order of the file, and the names of the extensions that follow."""
+    """Every entry, in the order of the file; the trees that hold them; whether another file is needed too."""
 
     entries: list[Staged]
-    extensions: list[bytes]
+    trees: set[str]
+    split: bool
+    needs_more: bool = False
+    """Whether it has an extension without which it cannot be read; their names begin in lower case."""
 
 
 def read(data: bytes, hash_name: str) -> Index:
@@ -46,13 +51,15 @@ def read(data: bytes, hash_name: str) -> Index:
     hash_bytes = HASH_BYTES.get(hash_name, 20)
     try:
         found, at = _entries(data, version, count, hash_bytes)
-        names = []
+        parts = {}
         while at + 8 <= len(data) - hash_bytes:
-            names.append(data[at : at + 4])
-            at += 8 + struct.unpack_from(">L", data, at + 4)[0]
+            end = at + 8 + struct.unpack_from(">L", data, at + 4)[0]
+            parts[data[at : at + 4]] = data[at + 8 : end]
+            at = end
+        trees = _trees(parts.get(b"TREE", b""), hash_bytes)
     except (IndexError, ValueError, struct.error) as error:
         raise NotAnIndex("it ends too early") from error
-    return Index(found, names)
+    return Index(found, trees, b"link" in parts, any(name[:1].islower() for name in parts))
 
 
 def _entries(data: bytes, version: int, count: int, hash_bytes: int) -> tuple[list[Staged], int]:
@@ -81,8 +88,22 @@ def _entries(data: bytes, version: int, count: int, hash_bytes: int) -> tuple[li
             # Padded with one to eight zero bytes, so that each entry has a multiple of eight.
             at = start + ((end - start + 8) // 8) * 8
         before = name
-        found.append(Staged(name, mode, object_name, (flags & _KEPT_FLAGS) << 16 | more & _KEPT_MORE))
+        kept = (flags & _KEPT_FLAGS) << 16 | more & _KEPT_MORE
+        found.append(Staged(name, mode, object_name, kept, data[start : start + _STAT_BYTES]))
     return found, at
+
+
+def _trees(data: bytes, hash_bytes: int) -> set[str]:
+    """For each folder its name, the number of its entries (or -1) and of its folders, and its tree."""
+    found = set()
+    at = 0
+    while at < len(data):
+        numbers = data.index(b"\0", at) + 1
+        at = data.index(b"\n", numbers) + 1
+        if not data[numbers:at].startswith(b"-"):
+            found.add(data[at : at + hash_bytes].hex())
+            at += hash_bytes
+    return found
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
@@ -105,7 +126,7 @@ def digest(data: bytes, hash_name: str) -> str:
         index = read(data, hash_name)
     except NotAnIndex:
         return f"bytes:{blake3(data).hexdigest()}"
-    if b"link" in index.extensions:
+    if index.split:
         return f"bytes:{blake3(data).hexdigest()}"
     hasher = blake3()
     for entry in index.entries:

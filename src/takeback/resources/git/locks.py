@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -156,6 +157,16 @@ def free(folder: bytes, paths: Iterable[bytes]) -> int:
     for path in files:
         os.unlink(path)
     return freed
+
+
+def clear(folder: bytes) -> None:
+    """Remove folders of ours: what was put aside is not needed when all swaps are done."""
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith(OWN)]
+    except OSError:
+        return
+    for name in names:
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
 def remove_empty(path: bytes) -> None:

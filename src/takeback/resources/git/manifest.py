@@ -56,8 +56,9 @@ def store(
     count = _count(len(targets))
     if last is not None and len(last.parts) == count:
         parts = list(last.parts)
-        moved = {name for name in targets.keys() | before.keys() if not _same(targets, before, name)}
-        dirty = {_part(name, count) for name in moved}
+        # Most versions are the very same objects as before.
+        moved = [n for n, v in targets.items() if before.get(n) is not v and not _same(targets, before, n)]
+        dirty = {_part(name, count) for name in [*moved, *(before.keys() - targets.keys())]}
     else:
         parts = [b""] * count
         dirty = set(range(count))

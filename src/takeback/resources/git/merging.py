@@ -7,7 +7,7 @@ from collections import Counter
 from takeback.core.change import ABSENT, Version
 from takeback.core.merge import merge
 from takeback.ports import Contents
-from takeback.resources.git import entry, refs
+from takeback.resources.git import entry, index_file, index_merge, refs
 
 CHANGED = "it was changed by somebody else since"
 MERGE_BYTES_MAX = 16 << 20
@@ -18,8 +18,12 @@ def merged(contents: Contents, mine: Version, base: Version, goal: Version) -> V
     kind = entry.kind_of(mine or base or goal)
     if kind == entry.LOG:
         return _log(contents, mine, base, goal)
+    if kind == entry.NOTE:
+        return mine
     if kind == entry.STASH:
         return _stash(contents, mine, base, goal)
+    if kind == entry.INDEX and mine and base and goal:
+        return _index(contents, mine, base, goal)
     if kind == entry.FILE and mine and base and goal:
         return _file(contents, mine, base, goal)
     return CHANGED
@@ -79,6 +83,15 @@ def _stash_lines(contents: Contents, version: Version) -> list[bytes]:
 def _lines(contents: Contents, version: Version) -> list[bytes]:
     found = entry.content_of(version)
     return contents.read(*found).splitlines(keepends=True) if found else []
+
+
+def _index(contents: Contents, mine: Version, base: Version, goal: Version) -> Version | str:
+    texts = [contents.read(*found) for v in (mine, base, goal) if (found := entry.content_of(v))]
+    data = index_merge.merged(*texts)
+    if data is None:
+        return CHANGED
+    name, content = index_file.digest(data, index_merge.hash_of(data)), contents.put_bytes(data)
+    return entry.index(name, mine.data[1], content, len(data), mine.data[4])
 
 
 def _file(contents: Contents, mine: Version, base: Version, goal: Version) -> Version | str:

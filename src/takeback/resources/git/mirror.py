@@ -32,6 +32,9 @@ _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPN
 
 RACY_NS = 20_000_000
 
+_IDX_MAGIC = b"\xfftOc"
+_IDX_NAMES = 8 + 256 * 4
+
 Seen = tuple[int, int]
 """A folder of objects as it was when all of it was kept: inode and mtime."""
 
@@ -92,7 +95,7 @@ class Mirror:
             faults.reach(LINKED)
         if self.copied:
             for folder in {folder for folder, _ in missing}:
-                _sync_folder(self.kept / folder)
+                sync_folder(self.kept / folder)
             self.copied = False
 
     def _keep_one(self, source: Path, name: Path) -> None:
@@ -115,6 +118,34 @@ class Mirror:
                 names = _names(self.kept / folder, folder)
                 found += [(folder, file) for file in names if file not in there]
         return found
+
+    def lost_names(self, hash_bytes: int) -> list[str]:
+        """The objects in what is kept here and is not there any more. They may be there in another pack."""
+        names = []
+        for folder, file in self.lost():
+            if folder != "pack":
+                names.append(folder + file)
+            elif file.endswith(".idx"):
+                data = (self.kept / folder / file).read_bytes()
+                start = _IDX_NAMES if data[:4] == _IDX_MAGIC else len(data)
+                end = start + _idx_count(data) * hash_bytes
+                names += [data[at : at + hash_bytes].hex() for at in range(start, end, hash_bytes)]
+        return names
+
+    def count(self, hash_bytes: int) -> int:
+        """About how many objects the repository has."""
+        count = 0
+        for name in self._folder_names():
+            for file in _names(self.objects / name, name):
+                if name != "pack":
+                    count += 1
+                elif file.endswith(".idx"):
+                    count += os.stat(self.objects / name / file).st_size // (hash_bytes + 8)
+        return count
+
+    def is_partial(self) -> bool:
+        """Whether git fetches objects only when it needs them: then one that is not there is no loss."""
+        return any(file.endswith(".promisor") for file in _listed(self.objects / "pack"))
 
     def has_all(self) -> bool:
         """Whether every object of the repository is kept here."""
@@ -165,6 +196,11 @@ class Mirror:
         os.rename(new, self._cache)
 
 
+def _idx_count(data: bytes) -> int:
+    """How many objects an index of a pack lists; of the old kind, which git has not written for long, none."""
+    return int.from_bytes(data[_IDX_NAMES - 4 : _IDX_NAMES], "big") if data[:4] == _IDX_MAGIC else 0
+
+
 def is_whole(path: Path, folder: str, hash_name: str) -> bool:
     """Whether an object is what its name says; of a pack, whether its bytes are what its last bytes say."""
     data = path.read_bytes()
@@ -211,7 +247,7 @@ def _listed(folder: Path) -> Iterable[str]:
         return ()
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path | bytes) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         faults.fsync(fd)

@@ -14,17 +14,21 @@ from pathlib import Path
 
 from takeback import faults
 from takeback.errors import BackendError, CorruptionError
-from takeback.resources.git.mirror import Mirror, copy
+from takeback.resources.git.index_file import HASH_BYTES
+from takeback.resources.git.mirror import Mirror, copy, sync_folder
 
 PACKED = faults.crash_point("git-objects-packed")
 GIVEN = faults.crash_point("git-objects-given")
 
 
-_CONFIG = """[core]
+WALKED_MAX = 200_000
+"""Up to so many objects, all of them are walked through."""
+
+_CONFIG = b"""[core]
 	repositoryformatversion = 1
 	bare = true
 [extensions]
-	objectformat = {}
+	objectformat = %s
 """
 
 
@@ -42,52 +46,79 @@ class Needs:
         self._shallow = Path(os.fsdecode(shallow))
         self._scratch = mirror.kept / "scratch.git"
 
-    def bring_back(self, names: Iterable[str]) -> None:
-        """Make everything that these objects lead to be in the repository, as far as it is kept."""
+    def bring_back(self, names: Iterable[str], present: Iterable[str]) -> bool:
+        """Make everything that these objects lead to be in the repository, as far as it is kept.
+
+        `present` are the objects that refs name now. Gives whether anything at all was missing there.
+        """
         wanted = sorted(set(names))
         if not wanted or not self._mirror.lost():
-            return
+            return False
         if not program():
             self._link_all()
-            return
+            return True
         self._prepare()
-        listed = self._git(
-            "rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin", given=wanted
-        )
-        reached = listed.split() if listed is not None else self._one_by_one(wanted)
-        missing = self._missing(reached)
+        missing = set(self._missing(self._mirror.lost_names(HASH_BYTES[self._hash])))
         if missing:
-            self._give(missing)
+            needed = [name for name in self._reached(wanted, present) if name in missing]
+            if needed:
+                self._give(needed)
+        return bool(missing)
 
-    def lacks(self, names: Iterable[str]) -> list[str]:
+    def lacks(self, names: Iterable[str], present: Iterable[str]) -> list[str]:
         """Which of these objects, or of those that they lead to, are not in the repository."""
         wanted = sorted(set(names))
-        if not wanted or not program():
+        if not wanted or not program() or self._mirror.is_partial():
             return []
         self._prepare()
-        if self._git("rev-list", "--objects", "--quiet", "--stdin", given=wanted, alone=True) is not None:
+        check = ["rev-list", "--objects", "--quiet", "--stdin"]
+        around = self._around(present)
+        if self._git(*check, given=[*wanted, *around], alone=True) is not None:
             return []
-        return [
-            name for name in wanted if self._git("rev-list", "--objects", "--quiet", name, alone=True) is None
-        ]
+        return [name for name in wanted if self._git(*check, given=[name, *around], alone=True) is None]
 
-    def count(self, since: str, until: str) -> int | None:
-        """How many commits `until` has that `since` does not; None where that cannot be told."""
+    def absent(self, names: Iterable[str]) -> list[str]:
+        """Which of these objects themselves are not in the repository."""
+        wanted = sorted(set(names))
+        if not wanted or not program() or self._mirror.is_partial():
+            return []
+        self._prepare()
+        return self._missing(wanted)
+
+    def _around(self, present: Iterable[str]) -> list[str]:
+        """What need not be walked through. In a small repository everything is: somebody may have deleted objects
+        by hand that refs still lead to.
+        """
+        if self._mirror.count(HASH_BYTES[self._hash]) <= WALKED_MAX:
+            return []
+        return [f"^{name}" for name in sorted(set(present))]
+
+    def _reached(self, wanted: list[str], present: Iterable[str]) -> list[str]:
+        """Everything that these lead to; one that is not whole any more, here or there, is left out."""
+        walk = [
+            "rev-list",
+            "--objects",
+            "--no-object-names",
+            "--ignore-missing",
+            "--missing=allow-any",
+            "--stdin",
+        ]
+        around = self._around(present)
+        whole = self._git(*walk, given=[*wanted, *around])
+        if whole is not None:
+            return whole.split()
+        parts = [self._git(*walk, given=[name, *around]) for name in wanted]
+        return list(dict.fromkeys(name for part in parts if part for name in part.split()))
+
+    def apart(self, one: str, other: str) -> tuple[int, int] | None:
+        """How many commits each has that the other does not; None where that cannot be told."""
         if not program():
             return None
         self._prepare()
-        found = self._git("rev-list", "--count", f"{since}..{until}")
-        return int(found) if found else None
+        found = (self._git("rev-list", "--left-right", "--count", f"{one}...{other}") or "").split()
+        return (int(found[0]), int(found[1])) if len(found) == 2 else None
 
-    def _one_by_one(self, wanted: list[str]) -> list[str]:
-        """What each leads to; one that is not whole any more, here or there, is left out."""
-        reached: dict[str, None] = {}
-        for name in wanted:
-            found = self._git("rev-list", "--objects", "--no-object-names", name)
-            reached.update(dict.fromkeys(found.split() if found else ()))
-        return list(reached)
-
-    def _missing(self, names: list[str]) -> list[str]:
+    def _missing(self, names: Iterable[str]) -> list[str]:
         found = self._git("cat-file", "--batch-check=%(objectname)", given=names, alone=True)
         if found is None:
             raise BackendError("git could not look at its objects; none was brought back", retryable=True)
@@ -99,7 +130,8 @@ class Needs:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
         pack = work / "new.pack"
-        with open(pack, "wb") as out:
+        fd = os.open(pack, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as out:
             done = self._run(
                 ["pack-objects", "--stdout", "-q"], "\n".join(names).encode() + b"\n", out.fileno()
             )
@@ -117,6 +149,7 @@ class Needs:
         folder.mkdir(parents=True, exist_ok=True)
         for suffix in (".pack", ".idx"):
             copy(work / f"new{suffix}", folder / f"pack-{name.split()[-1]}{suffix}", mode=0o444)
+        sync_folder(folder)
         faults.reach(GIVEN)
         shutil.rmtree(work, ignore_errors=True)
 
@@ -130,13 +163,16 @@ class Needs:
         for name in ("refs", "objects"):
             (self._scratch / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         self._mirror.objects.mkdir(parents=True, exist_ok=True)
-        (self._scratch / "config").write_text(_CONFIG.format(self._hash))
-        (self._scratch / "HEAD").write_text("ref: refs/heads/none\n")
-        shallow = self._scratch / "shallow"
-        if self._shallow.exists():
-            shutil.copyfile(self._shallow, shallow)
-        else:
-            shallow.unlink(missing_ok=True)
+        shallow = self._shallow.read_bytes() if self._shallow.exists() else b""
+        texts = {
+            "config": _CONFIG % self._hash.encode(),
+            "HEAD": b"ref: refs/heads/none\n",
+            "shallow": shallow,
+        }
+        for name, text in texts.items():
+            (self._scratch / name).unlink(missing_ok=True)
+            if text:
+                _write(self._scratch / name, text)
 
     def _git(self, *args: str, given: Iterable[str] = (), alone: bool = False) -> str | None:
         done = self._run(list(args), "".join(f"{line}\n" for line in given).encode(), None, alone=alone)
@@ -165,6 +201,11 @@ class Needs:
             env=env,
             cwd=self._scratch,
         )
+
+
+def _write(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
+        out.write(data)
 
 
 def _last_line(text: bytes) -> str:

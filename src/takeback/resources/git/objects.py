@@ -33,18 +33,19 @@ def objects_of(name: bytes, version: Version, where: Place, contents: Contents) 
     if kind == entry.OPERATION:
         files = entry.operation_files(version).values()
         return prefix, {name for file in files for name in refs.objects_in(_text(file, contents))}
-    if kind == entry.FILE and _POINTER.fullmatch(last):
+    if kind in (entry.FILE, entry.NOTE) and _POINTER.fullmatch(last):
         return prefix, refs.objects_in(_text(version, contents))
     return prefix, set()
 
 
 def _staged(data: bytes, hash_name: str) -> set[str]:
     try:
-        found = index_file.read(data, hash_name).entries
+        found = index_file.read(data, hash_name)
     except index_file.NotAnIndex:
         return set()
     # A submodule's commit is in the submodule.
-    return {staged.object for staged in found if staged.mode != _GITLINK and refs.is_object(staged.object)}
+    names = {staged.object for staged in found.entries if staged.mode != _GITLINK}
+    return {name for name in names | found.trees if refs.is_object(name)}
 
 
 def _text(version: Version, contents: Contents) -> bytes:

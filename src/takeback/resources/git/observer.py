@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,32 +18,36 @@ from takeback.resources.git.place import Place
 from takeback.resources.git.reader import Reader
 
 MAGIC = b"takeback git index 1\n"
-RACY_NS = 20_000_000
-"""What was written less than this ago may be written again without its times telling."""
-NEVER = (0, 0, 0, 0, 0)
 
 
 class Row(msgspec.Struct, array_like=True, gc=False):
-    """One file that was read: the key under which it was, and what it said."""
+    """What one file says, and what it is for."""
 
     area: str
     prefix: bytes
-    key: scan.Key
     version: Version
 
 
+class Said(msgspec.Struct, array_like=True):
+    """What the files of a repository say, and how that is stored."""
+
+    rows: dict[bytes, Row]
+    packed: dict[bytes, dict[bytes, Version]]
+    """The packed refs of each repository, by its prefix."""
+    parts: list[bytes]
+
+
 class Known(msgspec.Struct, array_like=True):
-    """What is known of a repository, kept for the next process."""
+    """What is known of a repository, kept for the next process. What it says is read only if it is needed."""
 
     folder: bytes
     linked: bool
     generation: int
-    rows: dict[bytes, Row]
-    packed: dict[bytes, dict[bytes, Version]]
-    """The packed refs of each repository, by its prefix."""
-    targets: Targets
+    keys: scan.Keys
+    logs: dict[bytes, scan.Trusted]
     name: bytes
-    parts: list[bytes]
+    alternates: bool
+    said: msgspec.Raw
 
 
 class Observer:
@@ -58,6 +61,8 @@ class Observer:
         self._blobs = blobs
         self._generation = generation
         self._known: Known | None = None
+        self._said: Said | None = None
+        self._targets: Targets | None = None
         self._saved = True
         self.reader = Reader(place.find(self._root), contents)
         self.stores: list[bytes] = []
@@ -71,94 +76,111 @@ class Observer:
 
     @property
     def targets(self) -> Targets:
-        return self._known.targets if self._known else {}
+        if self._targets is None:
+            said = self._what_is_said()
+            self._targets = _compose(said.rows, said.packed)
+        return self._targets
+
+    def _what_is_said(self) -> Said:
+        if self._said is None:
+            raw = self._known.said if self._known else b""
+            self._said = msgspec.msgpack.decode(raw, type=Said) if raw else Said({}, {}, [])
+        return self._said
 
     @property
     def state(self) -> bytes:
         return self._known.name if self._known else b""
+
+    @property
+    def borrows(self) -> bool:
+        """Whether objects of other repositories are used."""
+        return self._known is not None and self._known.alternates
 
     def version(self, name: bytes) -> Version:
         return self.targets.get(text_of(name), ABSENT)
 
     def forget(self) -> None:
         """Believe nothing: the next look reads everything."""
-        self._known = None
+        self._known = self._said = self._targets = None
         self._cache.unlink(missing_ok=True)
 
     def look(self) -> None:
         """Look at every file, read what differs, and keep it."""
-        known = self._known or self._load()
+        if self._known is None:
+            self._known, self._said, self._targets = self._load(), None, None
         generation = self._generation()
-        self.reader.place = place.find(self._root, known.folder if known else b"")
-        if known and (known.generation != generation or known.folder != self.place.folder):
-            known = None
-        rows, packed, changed = self._rows(known)
-        if known and not changed:
-            self._known = known
+        self.reader.place = place.find(self._root, self._known.folder if self._known else b"")
+        if self._known and (self._known.generation, self._known.folder) != (generation, self.place.folder):
+            self.forget()
+        walk = self._walk()
+        if self._known and not walk.unread and not walk.gone:
+            self._saved = self._saved and self._known.logs == walk.logs
+            self._known.logs = walk.logs
             return
-        targets = _compose(rows, packed)
-        last = Manifest(known.name, known.parts) if known else None
-        stored = manifest.store(targets, known.targets if known else {}, last, self._blobs.put)
-        self._blobs.sync()
+        before, last = self.targets if self._known else {}, self._known
+        said = self._read_again(walk)
+        self._said, self._targets = said, _compose(said.rows, said.packed)
+        earlier = Manifest(last.name, said.parts) if last else None
+        stored = manifest.store(self._targets, before, earlier, self._blobs.put)
+        if last is None or stored.name != last.name:
+            self._blobs.sync()
+        said.parts = stored.parts
+        alternates = any(name.endswith("objects/info/alternates") for name in self._targets)
+        where = self.place
         self._known = Known(
-            self.place.folder, self.place.linked, generation, rows, packed, targets, stored.name, stored.parts
+            where.folder,
+            where.linked,
+            generation,
+            walk.keys,
+            walk.logs,
+            stored.name,
+            alternates,
+            msgspec.Raw(),
         )
         self._saved = False
 
-    def _rows(self, known: Known | None) -> tuple[dict[bytes, Row], dict[bytes, dict[bytes, Version]], bool]:
-        """Every file with what it says; and whether anything is not as it was known."""
-        old = known.rows if known else {}
-        rows: dict[bytes, Row] = {}
-        unread: list[scan.Found] = []
-        for found in self._found():
-            row = old.get(found.name)
-            if row is not None and row.key == found.key:
-                rows[found.name] = row
-            else:
-                unread.append(found)
-        packed = {p: known.packed[p] for p in known.packed if p + b"packed-refs" in rows} if known else {}
-        changed = len(rows) + len(unread) != len(old)
-        # Packed refs last: one that is packed at this moment is in one of the two, whenever that happens.
-        for found in sorted(unread, key=lambda f: f.area == scan.PACKED):
-            row = self._read(found, packed)
-            if row is None:
-                changed = changed or found.name in old
-                continue
-            rows[found.name] = row
-            before = old.get(found.name)
-            if before is None or not row.version.alike(before.version):
-                changed = True
-            elif known:
-                # As it was, but for its times: they are remembered, and there is nothing to record.
-                known.rows[found.name] = row
-                self._saved = False
-        return rows, packed, changed
-
-    def _found(self) -> list[scan.Found]:
-        walk = scan.Scan(self.place.folder)
-        found = list(walk.run())
-        self.stores, self.stated = walk.stores, walk.stated
+    def _walk(self) -> scan.Scan:
+        keys, logs = (self._known.keys, self._known.logs) if self._known else ({}, {})
+        walk = scan.Scan(self.place.folder, keys, logs).run()
         if self.place.linked:
-            info = os.lstat(self.place.path(place.LINK))
-            found.append(scan.Found(place.LINK, scan.PLAIN, b"", scan.key_of(info)))
-        return found
+            walk.add(place.LINK, self.place.path(place.LINK))
+        self.stores, self.stated = walk.stores, walk.stated
+        return walk
 
-    def _read(self, found: scan.Found, packed: dict[bytes, dict[bytes, Version]]) -> Row | None:
+    def _read_again(self, walk: scan.Scan) -> Said:
+        """What is said now: what was known, without what is gone, and with what was read again."""
+        known = self._what_is_said()
+        rows, packed = dict(known.rows), dict(known.packed)
+        for name in walk.gone:
+            rows.pop(name, None)
+            if name.endswith(b"packed-refs"):
+                packed.pop(name[: -len(b"packed-refs")], None)
+        # Packed refs last: one that is packed at this moment is in one of the two, whenever that happens.
+        for found in sorted(walk.unread, key=lambda f: f.area == scan.PACKED):
+            folder, slash, last = found.name.rpartition(b"/")
+            read = self._read(found)
+            if read is None:
+                rows.pop(found.name, None)
+                walk.keys[folder + slash].pop(last, None)
+                continue
+            version, info = read
+            before = rows.get(found.name)
+            if before is not None and before.version.alike(version):
+                version = before.version
+            elif found.area == scan.PACKED:
+                packed[found.prefix] = self.reader.packed(found.prefix)
+            rows[found.name] = Row(found.area, found.prefix, version)
+            walk.keys[folder + slash][last] = scan.NEVER if scan.is_young(info) else scan.key_of(info)
+        return Said(rows, packed, known.parts)
+
+    def _read(self, found: scan.Found) -> tuple[Version, os.stat_result] | None:
         """What a file says now; None where it is gone, or is no file."""
         self.read_files += 1
         try:
-            read = self.reader.read(found.name, found.area, found.prefix)
+            return self.reader.read(found.name, found.area, found.prefix)
         except PermissionError:
-            self.stated.append(f"{text_of(found.name)}: closed to this user")
+            self.stated.append(f".git/{text_of(found.name)}: closed to this user")
             return None
-        if read is None:
-            return None
-        version, key = read
-        if found.area == scan.PACKED:
-            packed[found.prefix] = self.reader.packed(found.prefix)
-        if time.time_ns() - max(key[2], key[3]) < RACY_NS:
-            key = NEVER
-        return Row(found.area, found.prefix, key, version)
 
     def changed_at(self, name: bytes) -> int:
         """When a target last changed, as far as the files of it tell."""
@@ -197,6 +219,8 @@ class Observer:
         """Keep what is known for the next process. Not synced: the digest tells a torn one."""
         if self._known is None or self._saved:
             return
+        if self._said is not None:
+            self._known.said = msgspec.Raw(msgspec.msgpack.encode(self._said))
         body = msgspec.msgpack.encode(self._known)
         temporary = self._cache.with_suffix(f".{os.getpid()}")
         try:

@@ -31,17 +31,25 @@ class Place(msgspec.Struct, frozen=True):
 def find(root: bytes, last: bytes = b"") -> Place:
     """The repository of this root. Where `.git` is gone, it is where it was last seen."""
     link = os.path.join(root, LINK)
+    if os.path.islink(link):
+        return Place(root, led_to(root, os.readlink(link)), linked=True)
     try:
         with open(link, "rb") as file:
             text = file.read(4096)
     except IsADirectoryError:
-        return Place(root, common(link), linked=False)
+        return Place(root, link, linked=False)
     except OSError:
         return Place(root, last or link, linked=False)
-    if not text.startswith(b"gitdir:"):
-        return Place(root, last or link, linked=True)
-    folder = os.path.join(root, text[len(b"gitdir:") :].strip())
-    return Place(root, common(os.path.realpath(folder)), linked=True)
+    return Place(root, gitdir(root, text) or last or link, linked=True)
+
+
+def gitdir(root: bytes, text: bytes) -> bytes:
+    """Where a file `.git` with this text leads; nothing where it leads nowhere."""
+    return led_to(root, text[len(b"gitdir:") :].strip()) if text.startswith(b"gitdir:") else b""
+
+
+def led_to(root: bytes, path: bytes) -> bytes:
+    return common(os.path.realpath(os.path.join(root, path)))
 
 
 def common(folder: bytes) -> bytes:

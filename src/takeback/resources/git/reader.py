@@ -13,6 +13,7 @@ from takeback.resources.git import entry, index_file, place, refs, scan
 from takeback.resources.git.place import Place
 
 LARGE_BYTES = 16 << 20
+NOTES = frozenset({b"COMMIT_EDITMSG", b"TAG_EDITMSG", b"ORIG_HEAD", b"FETCH_HEAD", b"AUTO_MERGE", b"gc.log"})
 
 
 class Reader:
@@ -23,32 +24,37 @@ class Reader:
         self._contents = contents
         self._packed: dict[bytes, tuple[scan.Key, dict[bytes, Version]]] = {}
 
-    def read(self, name: bytes, area: str, prefix: bytes) -> tuple[Version, scan.Key] | None:
-        """What a file says, and the key under which it was read; None where it is gone, or is no file."""
+    def read(self, name: bytes, area: str, prefix: bytes) -> tuple[Version, os.stat_result] | None:
+        """What a file says, and what it was when it was read; None where it is gone, or is no file."""
+        found = self._read(name, area, prefix)
+        if found is None or name != place.LINK:
+            return found
+        return entry.leading(found[0], self.place.folder), found[1]
+
+    def _read(self, name: bytes, area: str, prefix: bytes) -> tuple[Version, os.stat_result] | None:
         path = self.place.path(name)
         try:
             info = os.lstat(path)
             if stat.S_ISLNK(info.st_mode):
-                return entry.link(os.readlink(path)), scan.key_of(info)
+                return entry.link(os.readlink(path)), info
             if not stat.S_ISREG(info.st_mode):
                 return None
             with open(path, "rb") as file:
                 info = os.fstat(file.fileno())
                 if area == scan.PLAIN and info.st_size > LARGE_BYTES:
                     content = self._contents.put(file.fileno(), info.st_size)
-                    return entry.file(info.st_mode & 0o777, content, info.st_size), scan.key_of(info)
+                    return entry.file(info.st_mode & 0o777, content, info.st_size), info
                 data = file.read()
                 info = os.fstat(file.fileno())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        key = scan.key_of(info)
         if area == scan.PACKED:
             found = {prefix + ref: entry.ref(value, prefix) for ref, value in refs.packed(data).items()}
-            self._packed[prefix] = (key, found)
-            return Version(f"p:{blake3(data).hexdigest()}"), key
-        return self._version(area, prefix, data, info), key
+            self._packed[prefix] = (scan.key_of(info), found)
+            return Version(f"p:{blake3(data).hexdigest()}"), info
+        return self._version(name, area, prefix, data, info), info
 
-    def _version(self, area: str, prefix: bytes, data: bytes, info: os.stat_result) -> Version:
+    def _version(self, name: bytes, area: str, prefix: bytes, data: bytes, info: os.stat_result) -> Version:
         if area in (scan.HEAD, scan.REFS) and (value := refs.loose(data)) is not None:
             return entry.ref(value, prefix)
         mode, size = stat.S_IMODE(info.st_mode) & 0o777, len(data)
@@ -56,8 +62,10 @@ class Reader:
         if area == scan.LOGS:
             return entry.log(mode, content, size, prefix)
         if area == scan.INDEX:
-            name = place.hash_name(os.path.join(self.place.folder, owner(prefix)))
-            return entry.index(index_file.digest(data, name), mode, content, size, info.st_mtime_ns)
+            hash_name = place.hash_name(os.path.join(self.place.folder, owner(prefix)))
+            return entry.index(index_file.digest(data, hash_name), mode, content, size, info.st_mtime_ns)
+        if area == scan.PLAIN and name.rpartition(b"/")[2] in NOTES:
+            return entry.note(mode, content, size)
         return entry.file(mode, content, size)
 
     def packed(self, prefix: bytes) -> dict[bytes, Version]:

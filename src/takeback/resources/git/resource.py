@@ -18,7 +18,7 @@ from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import ContentGone, CorruptionError, TakebackError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
-from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, words
+from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, refs, words
 from takeback.resources.git.manifest import Manifest
 from takeback.resources.git.mirror import Mirror
 from takeback.resources.git.needs import Needs
@@ -28,6 +28,7 @@ from takeback.resources.git.reader import owner
 from takeback.resources.git.restore import Restorer, Work, remove_above
 
 MARKED = faults.crash_point("git-marked")
+COUNTED_MAX = 64
 DAY_NS = 86_400_000_000_000
 
 
@@ -56,11 +57,13 @@ class Git:
         self._progress = progress
         self._observer = Observer(root, state / "git.index", blobs, contents, generation)
         self._mirrors: dict[bytes, Mirror] = {}
+        self._counted: dict[tuple[str, str], tuple[int, int] | None] = {}
 
     # The present
 
     def mark(self) -> Mark:
         """Look at the repository, and keep it with its objects."""
+        self._counted.clear()
         with self._kept_or_forgotten():
             self._observer.look()
         for prefix in self._observer.stores:
@@ -79,12 +82,9 @@ class Git:
 
     def _stated(self) -> tuple[str, ...]:
         stated = list(self._observer.stated)
-        stated += [
-            f".git/{name}: objects that are borrowed from there are not kept"
-            for name in self._observer.targets
-            if name.endswith("objects/info/alternates")
-        ]
-        if self._observer.targets and not needs.program():
+        if self._observer.borrows:
+            stated.append(".git/objects/info/alternates: objects that are borrowed from there are not kept")
+        if self._observer.stores and not needs.program():
             stated.append(
                 "git is not installed: commits are not counted, and pruned objects come back all at once"
             )
@@ -184,11 +184,14 @@ class Git:
         return merging.merged(self._contents, mine, base, goal)
 
     def tell(self, change: Change, *, back: bool) -> str:
-        return words.tell(change, self._count, back=back)
+        return words.tell(change, self._apart, back=back)
 
-    def _count(self, change: Change, since: str, until: str) -> int | None:
-        version = change.after or change.before
-        return self._needs(owner(entry.prefix_of(version))).count(since, until)
+    def _apart(self, change: Change, one: str, other: str) -> tuple[int, int] | None:
+        """Asked of git once for each pair, and not for thousands of refs."""
+        if (one, other) not in self._counted and len(self._counted) < COUNTED_MAX:
+            prefix = owner(entry.prefix_of(change.after or change.before))
+            self._counted[one, other] = self._needs(prefix).apart(one, other)
+        return self._counted.get((one, other))
 
     def _needs(self, prefix: bytes) -> Needs:
         where = self._observer.place
@@ -196,12 +199,38 @@ class Git:
         return Needs(self._mirror(prefix), hash_name, where.path(prefix + b"shallow"))
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        if self._is_another(swaps):
+            why = "`.git` leads to another repository now, to which nothing is written"
+            return {swap.target: (Do.CONFLICT, why) for swap in swaps}
         found: dict[Target, tuple[Do, str]] = {}
         for swap in swaps:
             if swap.goal and not all(self._blobs.has(c[:32]) for c, _ in entry.contents_of(swap.goal)):
                 why = "its content is no longer kept (pruned by the limits in takeback.toml)"
                 found[swap.target] = (Do.CONFLICT, why)
+            elif self._stays_with(swap, kept):
+                found[swap.target] = (Do.KEEP, "it goes with a branch that stays")
         return found | pushes.foresee(swaps, self._observer, self._contents)
+
+    def _is_another(self, swaps: Sequence[Swap]) -> bool:
+        """Whether `.git` led to another folder then: what is there now is not what the changes are about."""
+        where = self._observer.place
+        for swap in swaps:
+            if entry.name_of(swap.target) == place.LINK and swap.present != swap.goal:
+                there = entry.led_to(swap.goal) if swap.goal else os.path.join(where.root, place.LINK)
+                return there != where.folder
+        return False
+
+    def _stays_with(self, swap: Swap, kept: Collection[Target]) -> bool:
+        """A log goes with its ref, and what is staged goes with the branches."""
+        version, name = swap.goal or swap.present, entry.name_of(swap.target)
+        if entry.kind_of(version) == entry.LOG:
+            prefix = entry.prefix_of(version)
+            return entry.target_of(prefix + name[len(prefix) + len(b"logs/") :]) in kept
+        if entry.kind_of(version) == entry.INDEX and swap.present != swap.goal:
+            beside = name[: -len(b"index")]
+            heads = entry.target_of(owner(beside) + b"refs/heads/").name
+            return entry.target_of(beside + b"HEAD") in kept or any(t.name.startswith(heads) for t in kept)
+        return False
 
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
@@ -226,6 +255,7 @@ class Git:
         Restorer(self._observer.reader, self._contents, again=again).run(
             [work for work in works.values() if work.did is None]
         )
+        locks.clear(self._observer.place.folder)
         self._remove_repositories(works.values())
         results.update(self._verified(works))
         return [results[swap.target] for swap in swaps]
@@ -250,31 +280,43 @@ class Git:
         for prefix, users in wanted.items():
             finder = self._needs(prefix)
             why = "objects that it needs are neither in the repository nor kept"
-            try:
-                finder.bring_back(users)
-            except TakebackError as error:
-                why = error.message
+            present = self._present(prefix)
             required = [name for name, some in users.items() if any(_must_be_whole(work) for work in some)]
-            for name in finder.lacks(required):
+            try:
+                lost = finder.bring_back(users, present)
+            except TakebackError as error:
+                lost, why = True, error.message
+            for name in finder.lacks(required, present) if lost else finder.absent(required):
                 for work in users[name]:
                     if _must_be_whole(work):
                         work.did, work.why = Did.FAILED, why
 
+    def _present(self, prefix: bytes) -> list[str]:
+        """The objects that refs of a repository name now."""
+        found = self._observer.targets.values()
+        values = [
+            entry.value_of(v)
+            for v in found
+            if entry.kind_of(v) == entry.REF and owner(entry.prefix_of(v)) == prefix
+        ]
+        return [value for value in values if refs.is_object(value)]
+
     def _remove_repositories(self, works: Iterable[Work]) -> None:
         """Where a repository itself was taken back, its objects go too; they are kept, for a redo."""
         for work in works:
-            if (
-                work.did is Did.REMOVED
-                and work.kind == entry.REF
-                and work.name.rpartition(b"/")[2] == b"HEAD"
-            ):
+            if work.did is Did.REMOVED and work.is_head:
                 prefix = work.name[: -len(b"HEAD")]
                 folder = self._observer.place.path(prefix)
-                if prefix == owner(prefix) and _only_objects(folder):
+                if (
+                    prefix == owner(prefix)
+                    and _only_objects(folder)
+                    and not self._observer.reader.packed(prefix)
+                ):
                     mirror = self._mirror(prefix)
                     mirror.keep_new()
                     if mirror.has_all():
-                        shutil.rmtree(mirror.objects)
+                        shutil.rmtree(mirror.objects, ignore_errors=True)
+                        Path(os.fsdecode(folder), "packed-refs").unlink(missing_ok=True)
                 locks.remove_empty(folder.rstrip(b"/"))
                 remove_above(self._observer.place, prefix.rstrip(b"/"))
 
@@ -306,11 +348,11 @@ class Git:
 
 
 def _only_objects(folder: bytes) -> bool:
-    """Whether nothing but objects is left in a repository."""
+    """Whether nothing but objects is left in a repository; packed refs are looked at by their refs."""
     for parent, folders, files in os.walk(folder):
         if parent.rstrip(b"/") == folder.rstrip(b"/") and b"objects" in folders:
             folders.remove(b"objects")
-        if files:
+        if [name for name in files if name != b"packed-refs"]:
             return False
     return True
 

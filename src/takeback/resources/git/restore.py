@@ -18,6 +18,7 @@ from takeback.errors import TakebackError
 from takeback.ports import Contents
 from takeback.resources.git import entry, locks, place, refs
 from takeback.resources.git.locks import Lock
+from takeback.resources.git.mirror import sync_folder
 from takeback.resources.git.place import Place
 from takeback.resources.git.reader import Reader
 from takeback.resources.git.scan import OWN
@@ -46,6 +47,11 @@ class Work(msgspec.Struct):
         return entry.kind_of(self.goal or self.present)
 
     @property
+    def is_head(self) -> bool:
+        """Whether it is the HEAD of a repository, without which it is none."""
+        return self.kind == entry.REF and self.name == entry.prefix_of(self.any_version) + b"HEAD"
+
+    @property
     def any_version(self) -> Version:
         return self.goal or self.present
 
@@ -62,6 +68,7 @@ class Restorer:
         self._swap: dict[str, Callable[[Work], None]] = {
             entry.REF: self._ref,
             entry.FILE: self._file,
+            entry.NOTE: self._file,
             entry.LINK: self._file,
             entry.INDEX: self._file,
             entry.LOG: self._log,
@@ -167,7 +174,7 @@ class Restorer:
                 _unlink(lock.path)
             elif work.kind == entry.LINK:
                 _unlink(lock.path)
-                os.symlink(os.fsencode(work.goal.id[2:]), lock.path)
+                os.symlink(entry.link_text(work.goal), lock.path)
             else:
                 mtime_ns = work.goal.data[4] if work.kind == entry.INDEX else 0
                 lock.replace(self._content(work.goal), work.goal.data[1], mtime_ns)
@@ -177,8 +184,7 @@ class Restorer:
 
     def _log(self, work: Work) -> None:
         """A log is guarded by the lock of its ref."""
-        prefix = entry.prefix_of(work.any_version)
-        lock = self._held(prefix + work.name[len(prefix) + len(b"logs/") :])
+        lock = self._held(self._ref_of(work))
         lock.take()
         try:
             if self._stands(work):
@@ -186,6 +192,10 @@ class Restorer:
                 work.did = Did.RESTORED if work.goal else Did.REMOVED
         finally:
             lock.drop()
+
+    def _ref_of(self, work: Work) -> bytes:
+        prefix = entry.prefix_of(work.any_version)
+        return prefix + work.name[len(prefix) + len(b"logs/") :]
 
     def _write_log(self, lock: Lock, name: bytes, goal: Version) -> None:
         path = self._place.path(name)
@@ -251,21 +261,23 @@ class Restorer:
 
     # Afterwards
 
-    def _tidy(self, works: Iterable[Work]) -> None:
-        """Folders that are empty now, as git would leave them; and what a repository needs to be one."""
+    def _tidy(self, works: Sequence[Work]) -> None:
+        """Folders that are empty now, as git would leave them; what a repository needs to be one; and a sync."""
         for work in works:
             if work.did is Did.REMOVED and work.name != place.LINK:
                 remove_above(self._place, work.name)
-            elif (
-                work.did is Did.RESTORED
-                and work.name.rpartition(b"/")[2] == b"HEAD"
-                and work.kind == entry.REF
-            ):
+                if work.kind == entry.LOG:
+                    # Its lock may have made the folder of a ref that is not there.
+                    remove_above(self._place, self._ref_of(work))
+            elif work.did is Did.RESTORED and work.is_head:
                 prefix = work.name[: -len(b"HEAD")]
                 for name in (
                     (b"refs",) if b"worktrees/" in prefix else (b"refs/heads", b"refs/tags", b"objects")
                 ):
                     os.makedirs(self._place.path(prefix + name), exist_ok=True)
+        for folder in {os.path.dirname(self._place.path(work.name)) for work in works}:
+            if os.path.isdir(folder):
+                sync_folder(folder)
 
 
 def remove_above(where: Place, name: bytes) -> None:

@@ -1,18 +1,25 @@
-"""Which files a repository is made of, apart from its objects, and what each of them is.
+"""Which files a repository is made of, apart from its objects, and which of them have to be read again.
 
-Every file is looked at (times, size, inode); none is read here.
+Every file is looked at (inode, size, times); none is read here. Only logs are passed over by the folder: git writes
+to one under the lock of its ref, and making that lock changes the folder of the ref, or the one above it.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterator
+import time
+from stat import S_ISDIR
 
 import msgspec
 
-Key = tuple[int, int, int, int, int]
-"""What tells that a file was not touched since it was read: inode, size, mtime, ctime, mode."""
+Key = int
+"""What tells that a file was not touched since it was read: a hash of inode, size, mtime and ctime."""
+Keys = dict[bytes, dict[bytes, Key]]
+"""Every file, by its folder and its name there."""
+
+NEVER = 0
+RACY_NS = 20_000_000
+"""What was written less than this ago may be written again without its times telling."""
 
 HEAD, REFS, LOGS, INDEX, PACKED, OPERATION, PLAIN = "head", "refs", "logs", "index", "packed", "op", "plain"
 
@@ -20,8 +27,9 @@ OPERATIONS = frozenset({b"rebase-merge", b"rebase-apply", b"sequencer"})
 OWN = b".takeback-"
 """How our own files begin, while a rollback has some there."""
 
-_PASSING = frozenset({b"gc.pid", b"gc.log.lock", b"fsmonitor--daemon", b"fsmonitor--daemon.ipc"})
+_PASSING = frozenset({b"gc.pid", b"fsmonitor--daemon.ipc"})
 _STORES = {b"lfs": "files of Git LFS", b"annex": "files of git-annex"}
+_AREAS = {b"HEAD": HEAD, b"index": INDEX, b"packed-refs": PACKED}
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
@@ -30,106 +38,166 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     name: bytes
     area: str
     prefix: bytes
+
+
+class Trusted(msgspec.Struct, array_like=True):
+    """A folder of logs as it was when all of it was looked at."""
+
     key: Key
+    folders: list[bytes]
 
 
 class Scan:
     """One walk through a repository, its worktrees and its submodules."""
 
-    def __init__(self, folder: bytes) -> None:
+    def __init__(self, folder: bytes, known: Keys, trusted: dict[bytes, Trusted]) -> None:
         self._folder = folder
+        self._known = known
+        self._trusted = trusted
+        self.keys: Keys = {}
+        self.logs: dict[bytes, Trusted] = {}
+        self.unread: list[Found] = []
+        """What is new, or not as it is known."""
         self.stores: list[bytes] = []
         """The repositories that have objects of their own."""
         self.stated: list[str] = []
 
-    def run(self) -> Iterator[Found]:
-        yield from self._repository(b"", linked=False)
+    def run(self) -> Scan:
+        self._repository(b"", linked=False)
+        return self
 
-    def _repository(self, prefix: bytes, *, linked: bool) -> Iterator[Found]:
-        entries = self._entries(prefix)
-        if any(entry.name == b"reftable" for entry in entries):
+    @property
+    def gone(self) -> list[bytes]:
+        """What is known and is not there any more."""
+        return [
+            folder + name
+            for folder, names in self._known.items()
+            for name in names.keys() - self.keys.get(folder, {}).keys()
+        ]
+
+    def add(self, name: bytes, path: bytes) -> None:
+        """Look at one more file."""
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return
+        folder, slash, last = name.rpartition(b"/")
+        key = key_of(found)
+        self.keys.setdefault(folder + slash, {})[last] = key
+        if self._known.get(folder + slash, {}).get(last) != key:
+            self.unread.append(Found(name, PLAIN, b""))
+
+    def _repository(self, prefix: bytes, *, linked: bool) -> None:
+        folders = self._below(prefix, "", prefix)
+        if b"reftable" in folders:
             where = f".git/{os.fsdecode(prefix)}".rstrip("/")
+            self.keys.pop(prefix)
+            self.unread = [found for found in self.unread if found.prefix != prefix]
             self.stated.append(
                 f"refs are kept in tables (reftable), which are not supported: {where} is not covered"
             )
             return
-        for entry in entries:
-            name = entry.name
+        for name in folders:
+            folder = prefix + name + b"/"
             if name == b"objects" and not linked:
                 self.stores.append(prefix)
-                yield from self._single(prefix, b"objects/info/alternates")
-            elif name in (b"refs", b"logs"):
-                yield from self._below(prefix + name + b"/", REFS if name == b"refs" else LOGS, prefix)
+                self.add(folder + b"info/alternates", os.path.join(self._folder, folder, b"info/alternates"))
+            elif name == b"refs":
+                self._tree(folder, REFS, prefix)
+            elif name == b"logs":
+                self._logs(folder, prefix)
             elif name == b"worktrees" and not linked:
-                for tree in self._entries(prefix + b"worktrees/"):
-                    yield from self._repository(prefix + b"worktrees/" + tree.name + b"/", linked=True)
+                for tree in self._folders(folder):
+                    self._repository(folder + tree + b"/", linked=True)
             elif name == b"modules" and not linked:
-                yield from self._modules(prefix + b"modules/")
-            elif name in OPERATIONS:
-                yield from self._below(prefix + name + b"/", OPERATION, prefix)
+                self._modules(folder)
             elif name in _STORES:
-                self.stated.append(f"{os.fsdecode(prefix + name)}: {_STORES[name]} are not kept")
-            elif _is_folder(entry):
-                yield from self._below(prefix + name + b"/", PLAIN, prefix)
-            elif not is_passing(name):
-                yield from _looked_at(entry, prefix + name, _area(name), prefix)
+                self.stated.append(f".git/{os.fsdecode(prefix + name)}: {_STORES[name]} are not kept")
+            elif not name.startswith(OWN):
+                self._tree(folder, OPERATION if name in OPERATIONS else PLAIN, prefix)
 
-    def _modules(self, folder: bytes) -> Iterator[Found]:
+    def _modules(self, folder: bytes) -> None:
         """The repositories of submodules, whose names may have slashes in them."""
-        for entry in self._entries(folder):
-            name = folder + entry.name + b"/"
-            if os.path.lexists(os.path.join(self._folder, name, b"HEAD")):
-                yield from self._repository(name, linked=False)
-            elif _is_folder(entry):
-                yield from self._modules(name)
+        for name in self._folders(folder):
+            below = folder + name + b"/"
+            if os.path.lexists(os.path.join(self._folder, below, b"HEAD")):
+                self._repository(below, linked=False)
+            else:
+                self._modules(below)
 
-    def _below(self, folder: bytes, area: str, prefix: bytes) -> Iterator[Found]:
-        for entry in self._entries(folder):
-            name = entry.name
-            try:
-                found = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISDIR(found.st_mode):
-                yield from self._below(folder + name + b"/", area, prefix)
-            elif not is_passing(name):
-                yield Found(folder + name, area, prefix, key_of(found))
+    def _tree(self, folder: bytes, area: str, prefix: bytes) -> None:
+        for name in self._below(folder, area, prefix):
+            self._tree(folder + name + b"/", area, prefix)
 
-    def _single(self, prefix: bytes, name: bytes) -> Iterator[Found]:
+    def _logs(self, folder: bytes, prefix: bytes) -> None:
+        path = os.path.join(self._folder, folder)
+        key = self._log_key(path, os.path.join(self._folder, prefix, folder[len(prefix) + len(b"logs/") :]))
+        trusted = self._trusted.get(folder)
+        if folder == prefix + b"logs/" or trusted is None or trusted.key != key or key == NEVER:
+            trusted = Trusted(key, self._below(folder, LOGS, prefix))
+        elif folder in self._known:
+            self.keys[folder] = self._known[folder]
+        self.logs[folder] = trusted
+        for name in trusted.folders:
+            self._logs(folder + name + b"/", prefix)
+
+    def _log_key(self, logs: bytes, refs: bytes) -> Key:
+        """The times of a folder of logs and of that of its refs; never equal to itself while they are young."""
+        while not os.path.isdir(refs):
+            refs = os.path.dirname(refs.rstrip(b"/"))
+        found = [os.stat(path) for path in (logs, refs)]
+        if time.time_ns() - max(info.st_mtime_ns for info in found) < RACY_NS:
+            return NEVER
+        return hash(tuple(number for info in found for number in (info.st_ino, info.st_mtime_ns)))
+
+    def _below(self, folder: bytes, area: str, prefix: bytes) -> list[bytes]:
+        """Look at the files of one folder; gives the folders in it."""
+        known = self._known.get(folder, {})
+        keys: dict[bytes, Key] = {}
+        folders = []
         try:
-            found = os.lstat(os.path.join(self._folder, prefix + name))
-        except OSError:
-            return
-        yield Found(prefix + name, PLAIN, prefix, key_of(found))
-
-    def _entries(self, folder: bytes) -> list[os.DirEntry[bytes]]:
-        try:
-            with os.scandir(os.path.join(self._folder, folder)) as entries:
-                return list(entries)
+            entries = os.scandir(os.path.join(self._folder, folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except PermissionError:
-            self.stated.append(f"{os.fsdecode(folder)}: closed to this user")
+            self.stated.append(f".git/{os.fsdecode(folder)}: closed to this user")
+            return []
+        with entries:
+            for entry in entries:
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if S_ISDIR(found.st_mode):
+                    folders.append(entry.name)
+                else:
+                    # key_of, written out: there may be thousands.
+                    keys[entry.name] = hash(
+                        (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+                    )
+        if keys != known:
+            for name in [name for name in keys if is_passing(name)]:
+                del keys[name]
+            for name, key in keys.items():
+                if known.get(name) != key:
+                    self.unread.append(Found(folder + name, area or _AREAS.get(name, PLAIN), prefix))
+        self.keys[folder] = keys
+        return folders
+
+    def _folders(self, folder: bytes) -> list[bytes]:
+        try:
+            with os.scandir(os.path.join(self._folder, folder)) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
             return []
 
 
 def key_of(found: os.stat_result) -> Key:
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode
+    return hash((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
 
 
-def _looked_at(entry: os.DirEntry[bytes], name: bytes, area: str, prefix: bytes) -> Iterator[Found]:
-    try:
-        yield Found(name, area, prefix, key_of(entry.stat(follow_symlinks=False)))
-    except FileNotFoundError:
-        return
-
-
-def _area(name: bytes) -> str:
-    return {b"HEAD": HEAD, b"index": INDEX, b"packed-refs": PACKED}.get(name, PLAIN)
-
-
-def _is_folder(entry: os.DirEntry[bytes]) -> bool:
-    return entry.is_dir(follow_symlinks=False)
+def is_young(found: os.stat_result) -> bool:
+    return time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < RACY_NS
 
 
 def is_passing(name: bytes) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from takeback.core.change import Change, Version
 from takeback.resources.git import entry, refs
 
-Count = Callable[[Change, str, str], int | None]
-"""How many commits the second has that the first does not, in the repository of a change."""
+Apart = Callable[[Change, str, str], tuple[int, int] | None]
+"""How many commits each of two has that the other does not, in the repository of a change; None if nobody knows."""
 
 MINOR = (
     r"(^|/)(logs/.*|ORIG_HEAD|FETCH_HEAD|AUTO_MERGE|COMMIT_EDITMSG|MERGE_MSG|MERGE_MODE|MERGE_AUTOSTASH|SQUASH_MSG"
@@ -32,7 +32,7 @@ _PLACE = re.compile(
 )
 
 
-def tell(change: Change, count: Count, *, back: bool) -> str:
+def tell(change: Change, apart: Apart, *, back: bool) -> str:
     """`branch feature back at 3fa9c1e, 2 commits dropped`."""
     name, where = change.target.name, ""
     if entry.kind_of(change.after or change.before) == entry.LOG:
@@ -44,15 +44,15 @@ def tell(change: Change, count: Count, *, back: bool) -> str:
     if kind == entry.REF and name == "HEAD":
         return where + _head(after, back=back)
     if kind == entry.REF:
-        return where + _ref(name, change, count, back=back)
+        return where + _ref(name, change, apart, back=back)
     if kind == entry.STASH:
         return where + _stash(before, after, back=back)
     if name in _OPERATIONS:
         return where + _operation(_OPERATIONS[name], before, after, back=back)
     if name == "index":
-        return where + ("index restored" if back else "index changed")
+        return where + _changed("index", before, after, back="restored" if back else "")
     if name.startswith("worktrees/") and name.endswith("/gitdir"):
-        return _changed(f"worktree {name.split('/')[1]}", before, after, back=back)
+        return _changed(f"worktree {name.split('/')[1]}", before, after, back="back" if back else "")
     return f".git/{name}" if kind else ""
 
 
@@ -75,7 +75,7 @@ def _head(after: Version, *, back: bool) -> str:
     return f"HEAD {again}at {value[:7]}, on no branch"
 
 
-def _ref(name: str, change: Change, count: Count, *, back: bool) -> str:
+def _ref(name: str, change: Change, apart: Apart, *, back: bool) -> str:
     what = _named(name)
     old, new = entry.value_of(change.before), entry.value_of(change.after)
     if not new:
@@ -84,7 +84,7 @@ def _ref(name: str, change: Change, count: Count, *, back: bool) -> str:
         return f"{what} back at {_at(new)}" if back else f"{what} created at {_at(new)}"
     if not (refs.is_object(old) and refs.is_object(new)):
         return f"{what} back at {_at(new)}" if back else f"{what} at {_at(new)}"
-    dropped, added = count(change, new, old), count(change, old, new)
+    dropped, added = apart(change, old, new) or (0, 0)
     words = [f"{what} back at {_at(new)}" if back else f"{what} from {_at(old)} to {_at(new)}"]
     if added:
         words.append(f"{_commits(added)} {'back' if back else 'added'}")
@@ -109,10 +109,10 @@ def _operation(word: str, before: Version, after: Version, *, back: bool) -> str
     return f"{word} back where it was" if back else f"{word} in progress went on"
 
 
-def _changed(what: str, before: Version, after: Version, *, back: bool) -> str:
+def _changed(what: str, before: Version, after: Version, *, back: str) -> str:
     if not after:
         return f"{what} removed"
-    return f"{what} {'back' if back else 'changed' if before else 'added'}"
+    return f"{what} {back or ('changed' if before else 'added')}"
 
 
 def _named(name: str) -> str:

@@ -3,13 +3,13 @@
 -- How every value is written out and read again, whatever the session has chosen.
 CREATE FUNCTION takeback.settings() RETURNS text LANGUAGE sql IMMUTABLE
     AS $$
-    SELECT 'SET search_path = pg_catalog SET datestyle = ''ISO, YMD'' SET intervalstyle = postgres '
+    SELECT 'SET search_path = pg_catalog, pg_temp SET datestyle = ''ISO, YMD'' SET intervalstyle = postgres '
         'SET timezone = ''UTC'' SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = ''C'' '
         'SET xmloption = content'
     $$;
 
 -- Make the function that writes down what happens to one table.
-CREATE FUNCTION takeback.make_writer(target oid) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.make_writer(target oid) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $made$
     DECLARE
         writer text := format('takeback.%I', 'capture_' || target);
@@ -60,49 +60,71 @@ CREATE FUNCTION takeback.make_writer(target oid) RETURNS text LANGUAGE plpgsql S
     END
     $made$;
 
--- Guard one table, or guard it anew after its columns changed.
-CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog SET takeback.busy = 'on'
+-- Guard one table, or guard it anew after its columns changed. `busy` says that this is no doing of an action.
+CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
-        writer text := takeback.make_writer(target);
+        writer text;
         kind "char" := (SELECT relkind FROM pg_class WHERE oid = target);
         named text := takeback.quoted(target);
         event text;
         sources text;
+        state "char";
     BEGIN
+        PERFORM set_config('takeback.busy', 'on', true);
+        writer := takeback.make_writer(target);
         FOREACH event IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
             CONTINUE WHEN event = 'truncate' AND kind = 'p';
-            CONTINUE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = target AND tgname = 'takeback_' || event);
             sources := CASE event
                 WHEN 'insert' THEN 'REFERENCING NEW TABLE AS takeback_new'
                 WHEN 'update' THEN 'REFERENCING OLD TABLE AS takeback_old NEW TABLE AS takeback_new'
                 WHEN 'delete' THEN 'REFERENCING OLD TABLE AS takeback_old'
                 ELSE '' END;
-            EXECUTE format(
-                'CREATE TRIGGER %I %s %s ON %s %s FOR EACH STATEMENT WHEN (coalesce(current_setting(''takeback.action'', true), '''') <> '''') EXECUTE FUNCTION %s()',
-                'takeback_' || event, CASE event WHEN 'truncate' THEN 'BEFORE' ELSE 'AFTER' END, event, named, sources, writer
-            );
-            -- Also while an undo keeps all other triggers still.
-            EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', named, 'takeback_' || event);
+            state := (SELECT tgenabled FROM pg_trigger WHERE tgrelid = target AND tgname = 'takeback_' || event);
+            IF state IS NULL THEN
+                EXECUTE format(
+                    'CREATE TRIGGER %I %s %s ON %s %s FOR EACH STATEMENT '
+                    'WHEN (coalesce(current_setting(''takeback.action'', true), '''') <> '''') EXECUTE FUNCTION %s()',
+                    'takeback_' || event, CASE event WHEN 'truncate' THEN 'BEFORE' ELSE 'AFTER' END, event, named,
+                    sources, writer
+                );
+            END IF;
+            -- Also while an undo keeps all other triggers still, and after somebody disabled them all.
+            IF state IS DISTINCT FROM 'A' THEN
+                EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', named, 'takeback_' || event);
+            END IF;
         END LOOP;
+        PERFORM set_config('takeback.busy', '', true);
     END
     $$;
 
-CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog SET takeback.busy = 'on'
+CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         event text;
     BEGIN
+        PERFORM set_config('takeback.busy', 'on', true);
         FOREACH event IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
             EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', 'takeback_' || event, takeback.quoted(target));
         END LOOP;
         EXECUTE format('DROP FUNCTION IF EXISTS takeback.%I()', 'capture_' || target);
+        PERFORM set_config('takeback.busy', '', true);
+    END
+    $$;
+
+-- What a table that is gone leaves behind.
+CREATE FUNCTION takeback.forget(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    AS $$
+    BEGIN
+        PERFORM set_config('takeback.busy', 'on', true);
+        EXECUTE format('DROP FUNCTION IF EXISTS takeback.%I()', 'capture_' || target);
+        PERFORM set_config('takeback.busy', '', true);
     END
     $$;
 
 -- The tables in guarded schemas, and why some of them cannot be guarded.
 CREATE FUNCTION takeback.tables(OUT target oid, OUT named text, OUT why text) RETURNS SETOF record LANGUAGE sql STABLE
-    SET search_path = pg_catalog
+    SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT c.oid, format('%I.%I', nspname, relname),
         CASE
@@ -125,7 +147,7 @@ CREATE FUNCTION takeback.tables(OUT target oid, OUT named text, OUT why text) RE
 
 -- The table that captured rows belong to now: the same, or the one that has its place, if it has the same columns.
 CREATE FUNCTION takeback.resolved(relation oid, schema text, name text, wanted text) RETURNS oid LANGUAGE sql STABLE
-    SET search_path = pg_catalog
+    SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT oid FROM pg_class
     WHERE (oid = relation OR oid = to_regclass(format('%I.%I', schema, name))) AND takeback.shape(oid) = wanted

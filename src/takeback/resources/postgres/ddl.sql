@@ -1,11 +1,11 @@
 -- Tables that an action makes, alters or drops. Only a superuser may have these watched.
 
 -- Whether this is our own doing: guarding a table alters it.
-CREATE FUNCTION takeback.is_busy() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.is_busy() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$ SELECT coalesce(current_setting('takeback.busy', true), '') = 'on' $$;
 
 -- Keep a table aside: how it can be made again, and its rows.
-CREATE FUNCTION takeback.keep(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.keep(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         number bigint := nextval('takeback.statement_id_seq');
@@ -25,8 +25,15 @@ CREATE FUNCTION takeback.keep(target oid) RETURNS void LANGUAGE plpgsql SET sear
     END
     $$;
 
+-- Whether a command names something: rather too often than not.
+CREATE FUNCTION takeback.names(said text, name name) RETURNS boolean LANGUAGE sql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT CASE WHEN name ~ '^\w+$' THEN said ~ ('\m' || lower(name) || '\M') ELSE position(lower(name) IN said) > 0 END
+    $$;
+
 CREATE FUNCTION takeback.before_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
+    SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
     SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content
     AS $$
     DECLARE
@@ -43,18 +50,18 @@ CREATE FUNCTION takeback.before_ddl() RETURNS event_trigger LANGUAGE plpgsql SEC
             JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE t.why = '' AND (
             everything
-            OR position(lower(c.relname) IN said) > 0
+            OR takeback.names(said, c.relname)
             OR EXISTS (
                 SELECT FROM pg_partition_ancestors(c.oid) a JOIN pg_class r ON r.oid = a
-                WHERE c.relispartition AND tg_tag LIKE 'DROP%' AND position(lower(r.relname) IN said) > 0
+                WHERE c.relispartition AND tg_tag LIKE 'DROP%' AND takeback.names(said, r.relname)
             )
-            OR (tg_tag = 'DROP SCHEMA' AND position(lower(nspname) IN said) > 0)
+            OR (tg_tag = 'DROP SCHEMA' AND takeback.names(said, nspname))
         )
         ORDER BY c.relispartition, t.target;
     END
     $$;
 
-CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog
+CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         gone record;
@@ -63,23 +70,31 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
         IF takeback.is_busy() THEN
             RETURN;
         END IF;
-        FOR gone IN SELECT * FROM pg_event_trigger_dropped_objects() LOOP
-            CONTINUE WHEN NOT gone.schema_name = ANY (SELECT unnest(schemas) FROM takeback.guard);
-            IF gone.object_type = 'table' AND gone.objsubid = 0 THEN
-                EXECUTE format('DROP FUNCTION IF EXISTS takeback.%I()', 'capture_' || gone.objid);
+        FOR gone IN
+            SELECT * FROM pg_event_trigger_dropped_objects()
+            WHERE CASE object_type WHEN 'schema' THEN object_name ELSE schema_name END
+                = ANY (SELECT unnest(schemas) FROM takeback.guard)
+        LOOP
+            IF gone.object_type = 'table' THEN
+                PERFORM takeback.forget(gone.objid);
             END IF;
-            CONTINUE WHEN takeback.action() = '' OR NOT (gone.original OR gone.object_type = 'table');
-            IF gone.object_type = 'table' AND gone.objsubid = 0 THEN
-                UPDATE takeback.statement SET op = 'drop', detail = detail || jsonb_build_object('did', 'DROP TABLE ' || gone.object_identity)
-                WHERE xid = txid_current() AND op = 'kept' AND (detail ->> 'table')::bigint = gone.objid
-                RETURNING id INTO kept;
+            CONTINUE WHEN takeback.action() = '';
+            IF gone.object_type IN ('table', 'table column') THEN
+                SELECT id INTO kept FROM takeback.statement
+                WHERE xid = txid_current() AND op IN ('kept', 'drop') AND (detail ->> 'table')::bigint = gone.objid;
                 IF kept IS NULL THEN
                     RAISE EXCEPTION 'takeback could not keep % aside, so it is not dropped', gone.object_identity
-                        USING HINT = 'Name it in a DROP statement of its own.';
+                        USING HINT = 'Name the table in a DROP or ALTER statement of its own.';
                 END IF;
-            ELSIF tg_tag LIKE 'DROP%' AND gone.object_type <> 'table' THEN
+                UPDATE takeback.statement
+                SET op = 'drop', detail = detail || jsonb_build_object('did', 'DROP TABLE ' || gone.object_identity)
+                WHERE id = kept AND gone.object_type = 'table';
+            ELSIF gone.original AND gone.object_type = 'trigger' AND gone.address_names[3] LIKE 'takeback\_%' THEN
+                RAISE EXCEPTION 'takeback guards %, and an action may not change that', gone.address_names[2]
+                    USING HINT = '`takeback guard ADDRESS --remove`, outside any action.';
+            ELSIF gone.original THEN
                 INSERT INTO takeback.statement (action, op, relation, schema, name, shape, detail)
-                VALUES (takeback.action(), 'other', 0, gone.schema_name, coalesce(gone.object_name, ''), '',
+                VALUES (takeback.action(), 'other', 0, coalesce(gone.schema_name, ''), coalesce(gone.object_name, ''), '',
                     jsonb_build_object('did', format('%s %s', tg_tag, gone.object_identity)));
             END IF;
         END LOOP;
@@ -87,7 +102,7 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
     $$;
 
 CREATE FUNCTION takeback.after_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
+    SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
     SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content
     AS $$
     DECLARE
@@ -132,7 +147,7 @@ CREATE FUNCTION takeback.after_ddl() RETURNS event_trigger LANGUAGE plpgsql SECU
     $$;
 
 -- A table that an action made, with the rows that it was made with.
-CREATE FUNCTION takeback.note_made(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog
+CREATE FUNCTION takeback.note_made(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         number bigint := nextval('takeback.statement_id_seq');

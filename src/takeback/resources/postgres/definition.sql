@@ -1,7 +1,7 @@
 -- How a table can be made again: statements in three lists. `make` before its rows are put back, `finish` after, and
 -- `values` for where its sequences stood, which is no part of what it is.
 
-CREATE FUNCTION takeback.sequence_options(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.sequence_options(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT format('INCREMENT %s MINVALUE %s MAXVALUE %s START %s CACHE %s%s',
         seqincrement, seqmin, seqmax, seqstart, seqcache, CASE WHEN seqcycle THEN ' CYCLE' ELSE '' END)
@@ -10,7 +10,7 @@ CREATE FUNCTION takeback.sequence_options(target oid) RETURNS text LANGUAGE sql 
 
 -- The sequences of a table's columns: of serial ones (deptype a) and of identities (deptype i).
 CREATE FUNCTION takeback.sequences(target oid, OUT sequence oid, OUT "column" name, OUT kind "char")
-    RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog
+    RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT d.objid, a.attname, d.deptype
     FROM pg_depend d
@@ -21,7 +21,7 @@ CREATE FUNCTION takeback.sequences(target oid, OUT sequence oid, OUT "column" na
     ORDER BY a.attnum
     $$;
 
-CREATE FUNCTION takeback.columns(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.columns(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT coalesce(string_agg(
         format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod))
@@ -39,7 +39,10 @@ CREATE FUNCTION takeback.columns(target oid) RETURNS text LANGUAGE sql STABLE SE
                 FROM takeback.sequences(target) s WHERE s."column" = a.attname AND s.kind = 'i')
             WHEN a.atthasdef THEN format(' DEFAULT %s', pg_get_expr(adbin, adrelid))
             ELSE '' END
-        || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END,
+        || CASE WHEN a.attnotnull THEN coalesce((
+                SELECT format(' CONSTRAINT %I', conname) FROM pg_constraint
+                WHERE conrelid = target AND contype = 'n' AND conkey = ARRAY[a.attnum]), '') || ' NOT NULL'
+            ELSE '' END,
         ', ' ORDER BY a.attnum), '')
     FROM pg_attribute a
         JOIN pg_type t ON t.oid = a.atttypid
@@ -47,7 +50,15 @@ CREATE FUNCTION takeback.columns(target oid) RETURNS text LANGUAGE sql STABLE SE
     WHERE a.attrelid = target AND a.attnum > 0 AND NOT a.attisdropped
     $$;
 
-CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
+-- The indexes of a table that are not made by its constraints.
+CREATE FUNCTION takeback.indexes(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT pg_get_indexdef(indexrelid) FROM pg_index
+    WHERE indrelid = target
+        AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u', 'x'))
+    $$;
+
+CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT format('CREATE SEQUENCE %s AS %s %s', takeback.quoted(sequence), format_type(seqtypid, NULL),
         takeback.sequence_options(sequence))
@@ -66,13 +77,16 @@ CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql
     FROM pg_constraint WHERE conrelid = target AND contype IN ('p', 'u', 'x', 'c') AND (conislocal OR contype <> 'c')
     ORDER BY array_position(ARRAY['p', 'u', 'x', 'c'], contype::text), conname)
     UNION ALL
+    -- A partition brings its own indexes along, else it is given others.
+    (SELECT takeback.indexes(oid) FROM pg_class WHERE oid = target AND relispartition ORDER BY 1)
+    UNION ALL
     SELECT format('ALTER TABLE %s ATTACH PARTITION %s %s', takeback.quoted(inhparent), takeback.quoted(target),
         pg_get_expr(relpartbound, oid))
     FROM pg_class JOIN pg_inherits ON inhrelid = oid WHERE oid = target AND relispartition
     $$;
 
 -- What refers to a table, and what stands on it.
-CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     (SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', takeback.quoted(conrelid), conname, pg_get_constraintdef(oid))
     FROM pg_constraint
@@ -93,11 +107,13 @@ CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE 
     GROUP BY v.oid ORDER BY max(depth), v.oid)
     $$;
 
-CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
-    (SELECT pg_get_indexdef(indexrelid) FROM pg_index
-    WHERE indrelid = target AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u', 'x'))
-    ORDER BY 1)
+    (SELECT takeback.indexes(oid) FROM pg_class WHERE oid = target AND NOT relispartition ORDER BY 1)
+    UNION ALL
+    (SELECT format('ALTER INDEX %s ATTACH PARTITION %s', takeback.quoted(inhparent), takeback.quoted(inhrelid))
+    FROM pg_index JOIN pg_inherits ON inhrelid = indexrelid
+    WHERE indrelid = target AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid) ORDER BY 1)
     UNION ALL
     (SELECT pg_get_statisticsobjdef(oid) FROM pg_statistic_ext WHERE stxrelid = target ORDER BY 1)
     UNION ALL
@@ -134,7 +150,7 @@ CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE s
     FROM pg_class WHERE oid = target
     $$;
 
-CREATE FUNCTION takeback.definition(target oid) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.definition(target oid) RETURNS jsonb LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT jsonb_build_object(
         'make', (SELECT coalesce(jsonb_agg(x), '[]') FROM takeback.how_to_make(target) x),

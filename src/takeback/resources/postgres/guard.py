@@ -78,6 +78,18 @@ def remove(dsn: str) -> bool:
         return True
 
 
+def prune(dsn: str, days: int) -> int:
+    """Let go of rows that were set aside longer ago; gives how many. That they were there stays known."""
+    with translated(dsn, "nothing was changed there"), link.connect(dsn) as db:
+        return run(
+            db,
+            "WITH old AS (UPDATE takeback.statement SET op = 'pruned', lines = 0 "
+            "WHERE at < now() - make_interval(days => %s) AND op <> 'pruned' RETURNING id) "
+            "DELETE FROM takeback.line USING old WHERE statement = old.id",
+            [days],
+        )
+
+
 class Found(msgspec.Struct, frozen=True):
     """The guard of a database."""
 

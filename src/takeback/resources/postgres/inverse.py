@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Link = psycopg.Connection[tuple[Any, ...]]
 
 SETTINGS = (
-    "SET LOCAL search_path = pg_catalog",
+    "SET LOCAL search_path = pg_catalog, pg_temp",
     "SET LOCAL datestyle = 'ISO, YMD'",
     "SET LOCAL intervalstyle = postgres",
     "SET LOCAL timezone = 'UTC'",
@@ -31,6 +31,7 @@ SETTINGS = (
     "SET LOCAL lc_monetary = 'C'",
     "SET LOCAL xmloption = content",
     "SET LOCAL statement_timeout = 0",
+    "SET LOCAL work_mem = '64MB'",
     # Neither triggers of the tables nor cascades run while rows are put back; our capture does.
     "SET LOCAL session_replication_role = replica",
 )
@@ -157,21 +158,22 @@ class Inverse:
     def _conflicts(self, table: Table) -> list[Trouble]:
         found = rows(
             self._link,
-            f"SELECT n, {_key(table, 'w')}, action, now, gap FROM {table.work} w WHERE state = 'conflict' ORDER BY n",
+            f"SELECT {_key(table, 'w')}, action, now, {'after' if table.keys else 'data'} FROM {table.work} w "
+            "WHERE state = 'conflict' ORDER BY n",
         )
         return [
-            Trouble(action, table.called, key, self._who(table, now, shown=place < NAMED))
-            for place, (_, key, action, now, _) in enumerate(found)
+            Trouble(action, table.called, key, self._who(table, now, was, shown=place < NAMED))
+            for place, (key, action, now, was) in enumerate(found)
         ]
 
-    def _who(self, table: Table, now: str | None, *, shown: bool) -> str:
-        """Who made a row what it is now, as far as anybody wrote it down."""
+    def _who(self, table: Table, now: str | None, was: str | None, *, shown: bool) -> str:
+        """Who made a row what it is now, or took it away, as far as anybody wrote it down."""
         other = shown and one(
             self._link,
             "SELECT s.action FROM takeback.statement s JOIN takeback.line l ON l.statement = s.id "
             "WHERE s.schema || '.' || s.name = %s AND s.action <> ALL(%s) AND s.undone_by IS NULL "
-            "AND l.added = (%s::text IS NOT NULL) AND (l.data = %s OR %s::text IS NULL) ORDER BY s.id DESC LIMIT 1",
-            [table.called, self._selected, now, now, now],
+            "AND l.added = %s AND l.data = %s ORDER BY s.id DESC LIMIT 1",
+            [table.called, self._selected, now is not None, was if now is None else now],
         )
         who = str(other).rpartition(":")[2] if other else "somebody else"
         return f"removed by {who} since" if now is None else f"changed by {who} since"
@@ -263,29 +265,45 @@ def _gather(table: Table) -> str:
 
 
 def _gather_keyed(table: Table) -> str:
+    """What was there first and last of each row.
+
+    Within a transaction nobody else can write the row, so what is taken away and not added, and the other way round,
+    is its step, in whatever order triggers and statements wrote it down. The steps of several are a chain.
+    """
     own = [f"k{n}" for n in range(len(table.keys))]
     keys = ", ".join(own)
     parts = ", ".join(f"(r).{key} AS k{n}" for n, key in enumerate(table.keys))
     return f"""
         CREATE TEMP TABLE {table.work.removeprefix("pg_temp.")} ON COMMIT DROP AS
         WITH line AS MATERIALIZED (
-            SELECT s.id, s.action, l.added, l.data, l.data::{table.quoted} AS r
+            SELECT s.id, s.xid, s.action, l.added, l.data, l.data::{table.quoted} AS r
             FROM takeback.statement s JOIN takeback.line l ON l.statement = s.id
             WHERE s.id = ANY(%s)
         ),
+        part AS (
+            SELECT {keys}, xid, data, max(id) AS id, max(action) AS action,
+                sum(CASE WHEN added THEN 1 ELSE -1 END) AS more
+            FROM (SELECT id, xid, action, added, data, {parts} FROM line) keyed GROUP BY {keys}, xid, data
+        ),
         step AS (
-            SELECT id, action, added, data, {keys}, lag(data) OVER w AS last, lag(added) OVER w AS had,
-                row_number() OVER w AS place, count(*) OVER (PARTITION BY {keys}) AS length
-            FROM (SELECT id, action, added, data, {parts} FROM line) keyed
-            WINDOW w AS (PARTITION BY {keys} ORDER BY id, added)
+            SELECT {keys}, max(id) AS id, max(action) AS action,
+                max(data) FILTER (WHERE more < 0) AS before, max(data) FILTER (WHERE more > 0) AS after,
+                max(abs(more)) > 1 OR count(*) FILTER (WHERE more < 0) > 1 OR count(*) FILTER (WHERE more > 0) > 1
+                    AS torn
+            FROM part GROUP BY {keys}, xid
+        ),
+        chain AS (
+            SELECT *, lag(after) OVER w AS last, row_number() OVER w AS place,
+                count(*) OVER (PARTITION BY {keys}) AS length
+            FROM step WINDOW w AS (PARTITION BY {keys} ORDER BY id)
         ),
         net AS (
             SELECT {keys},
-                max(data) FILTER (WHERE place = 1 AND NOT added) AS before,
-                max(data) FILTER (WHERE place = length AND added) AS after,
+                max(before) FILTER (WHERE place = 1) AS before,
+                max(after) FILTER (WHERE place = length) AS after,
                 max(action) FILTER (WHERE place = length) AS action,
-                bool_or(place > 1 AND (added = had OR (NOT added AND last <> data))) AS gap
-            FROM step GROUP BY {keys}
+                bool_or(torn OR (place > 1 AND before IS DISTINCT FROM last)) AS gap
+            FROM chain GROUP BY {keys}
         )
         SELECT *,
             CASE

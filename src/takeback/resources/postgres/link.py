@@ -95,7 +95,7 @@ def as_ours(error: Any, dsn: str, world: str) -> TakebackError:
         )
     if isinstance(error, pg.errors.InsufficientPrivilege):
         return RefusedError(f"the role may not do that in {name} ({text}); {world}", hint=RIGHTS)
-    if isinstance(error, pg.errors.UndefinedTable | pg.errors.InvalidSchemaName):
+    if isinstance(error, pg.errors.UndefinedTable | pg.errors.InvalidSchemaName) and "takeback" in text:
         return UsageError(
             f"{name} is not under guard ({text}); {world}", hint="`takeback guard ADDRESS` guards it"
         )

@@ -56,7 +56,7 @@ class Postgres:
             stands = self._standing(place, [action])
         except GuardGone:
             return None  # so nothing was captured
-        except BackendError:
+        except TakebackError:
             # Nothing is lost: the server keeps it. Whoever takes the action back will look there.
             return Change(target, ABSENT, _version(action, {"database": place.guard, "unknown": True}))
         return Change(target, ABSENT, stands[action]) if stands.get(action) else None
@@ -127,12 +127,27 @@ class Postgres:
         for place, forth, some in self._groups(swaps):
             try:
                 done += self._swap(place, some, rollback, forth=forth)
+            except ConflictError as error:
+                done += [_not_done(swap, Did.CONFLICT, error.message) for swap in some]
             except TakebackError as error:
-                failed = Did.CONFLICT if isinstance(error, ConflictError) else Did.FAILED
-                done += [
-                    Swapped(s.target, failed, s.present, verified=False, why=error.message) for s in some
-                ]
+                done += self._after_loss(place, some, error.message, forth=forth)
         return done
+
+    def _after_loss(
+        self, place: Place | None, swaps: Sequence[Swap], why: str, *, forth: bool
+    ) -> list[Swapped]:
+        """The connection broke, perhaps when all was done: only the server can say."""
+        try:
+            standing = self._standing(place, [_action(swap.target) for swap in swaps])
+        except TakebackError:
+            unknown = f"{why}, as far as is known: the server did not answer again"
+            return [_not_done(swap, Did.UNVERIFIABLE, unknown) for swap in swaps]
+        return [
+            Swapped(swap.target, Did.RESTORED, swap.goal, verified=True)
+            if bool(standing.get(_action(swap.target))) is forth
+            else _not_done(swap, Did.FAILED, why)
+            for swap in swaps
+        ]
 
     def _swap(
         self, place: Place | None, swaps: Sequence[Swap], rollback: str, *, forth: bool
@@ -193,6 +208,10 @@ class Postgres:
                 some = [by_target[target] for target in targets if bool(by_target[target].goal) is forth]
                 if some:
                     yield place, forth, some
+
+
+def _not_done(swap: Swap, did: Did, why: str) -> Swapped:
+    return Swapped(swap.target, did, swap.present, verified=False, why=why)
 
 
 def _version(action: str, data: dict[str, Any]) -> Version:

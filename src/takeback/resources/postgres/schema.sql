@@ -1,4 +1,4 @@
--- What is kept in a guarded database. All of it is in this one schema; dropping the schema removes the guard.
+-- What is kept in a guarded database: all of it is in this one schema.
 
 CREATE SCHEMA takeback;
 
@@ -45,19 +45,19 @@ CREATE FUNCTION takeback.action() RETURNS text LANGUAGE sql STABLE
     AS $$ SELECT coalesce(pg_catalog.current_setting('takeback.action', true), '') $$;
 
 -- The columns of a table with their types: rows are understood only by a table of the same shape.
-CREATE FUNCTION takeback.shape(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.shape(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT coalesce(string_agg(format('%I %s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY attnum), '')
     FROM pg_attribute WHERE attrelid = target AND attnum > 0 AND NOT attisdropped
     $$;
 
 -- The table that a partition belongs to, or the table itself.
-CREATE FUNCTION takeback.root(target oid) RETURNS oid LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.root(target oid) RETURNS oid LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT CASE WHEN relispartition THEN pg_partition_root(oid)::oid ELSE oid END FROM pg_class WHERE oid = target
     $$;
 
-CREATE FUNCTION takeback.quoted(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog
+CREATE FUNCTION takeback.quoted(target oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT format('%I.%I', nspname, relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = target
@@ -65,7 +65,7 @@ CREATE FUNCTION takeback.quoted(target oid) RETURNS text LANGUAGE sql STABLE SET
 
 -- A row of `target` as text of the row type of its root. What is generated is left out: it follows from the rest.
 CREATE FUNCTION takeback.written(target oid, alias text) RETURNS text LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog
+    SET search_path = pg_catalog, pg_temp
     AS $$
     DECLARE
         root oid := takeback.root(target);
@@ -75,7 +75,8 @@ CREATE FUNCTION takeback.written(target oid, alias text) RETURNS text LANGUAGE p
             SELECT FROM pg_attribute
             WHERE attrelid = root AND attnum > 0 AND NOT attisdropped AND attgenerated <> ''
         ) THEN
-            RETURN format('%s::%s::text', alias, takeback.quoted(root));
+            -- With the star it is the row, also where a column has the name of the alias.
+            RETURN format('(%s.*)::%s::text', alias, takeback.quoted(root));
         END IF;
         SELECT string_agg(CASE attgenerated WHEN '' THEN format('%s.%I', alias, attname) ELSE 'NULL' END, ', ' ORDER BY attnum)
         INTO columns FROM pg_attribute WHERE attrelid = root AND attnum > 0 AND NOT attisdropped;

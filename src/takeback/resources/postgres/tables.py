@@ -51,11 +51,14 @@ class Tables:
         self.rows = [
             s
             for s in statements
-            if s.op not in ("alter", "other") and s.relation not in roots and not self._is_passing(s, passing)
+            if s.op not in ("alter", "other", "pruned")
+            and s.relation not in roots
+            and not self._is_passing(s, passing)
         ]
         """The statements that are about rows. What came and went altogether is left out."""
         self.others = [s for s in statements if s.op == "other"]
         self._altered = [s for s in statements if s.op == "alter" and s.table not in passing]
+        self._pruned = [s for s in statements if s.op == "pruned"]
         self._new = made.keys()
 
     @staticmethod
@@ -73,18 +76,29 @@ class Tables:
             found.append(Trouble(s.action, s.called, "", why, firm=True))
         taken = [s for s in self.dropped if one(self._db, "SELECT to_regclass(%s)", [s.detail["named"]])]
         why = "another table has its name now"
-        return [*found, *(Trouble(s.action, s.called, "", why, firm=True) for s in taken)]
+        found += [Trouble(s.action, s.called, "", why, firm=True) for s in taken]
+        why = "what was set aside of it was pruned"
+        return found + [Trouble(s.action, s.called, "", why, firm=True) for s in self._pruned]
 
     def make(self) -> None:
         """Make the dropped tables again, without rows."""
+        for schema in sorted({s.schema for s in self.dropped}):
+            if one(self._db, "SELECT to_regnamespace(quote_ident(%s))", [schema]) is None:
+                run(self._db, f"CREATE SCHEMA {one(self._db, 'SELECT quote_ident(%s)', [schema])}")
         self._carry_out("make", self.dropped)
 
     def drop(self) -> list[Trouble]:
         """Drop the tables that were made. Their rows are gone by now, but for those of others."""
         found = []
         for s in reversed(self.made):
-            named = one(self._db, "SELECT takeback.quoted(%s::oid)", [s.table])
+            # After an undo and a redo it is another table of the same name.
+            named = one(
+                self._db,
+                "SELECT coalesce(takeback.quoted(%s::oid), takeback.quoted(to_regclass(%s)::oid))",
+                [s.table, s.detail["named"]],
+            )
             if named is None:
+                found.append(Trouble(s.action, s.called, "", "somebody else has dropped it", firm=True))
                 continue
             if one(self._db, f"SELECT EXISTS (SELECT FROM {named})"):
                 found.append(Trouble(s.action, s.called, "", "rows of others are in it", firm=True))
@@ -94,15 +108,16 @@ class Tables:
 
     def finish(self) -> list[Trouble]:
         """What can only be made when the rows are there; then look whether all is as it was."""
-        # Of a table with partitions the whole comes last: its indexes are made of those of its parts.
-        self._carry_out("finish", self.dropped[::-1])
+        self._carry_out("finish", self.dropped)
         self._carry_out("values", self.dropped)
         found = []
+        # A key that went with the first of two tables is not told by the second.
+        every = {x for s in self.dropped for part in ("make", "finish") for x in s.detail["how"][part]}
         for s in self.dropped:
-            named, how = s.detail["named"], s.detail["how"]
-            now = one(self._db, "SELECT takeback.definition(to_regclass(%s)::oid)", [named])
-            different = [x for part in ("make", "finish") for x in set(now[part]) ^ set(how[part])]
-            if different:
+            wanted = {x for part in ("make", "finish") for x in s.detail["how"][part]}
+            how = one(self._db, "SELECT takeback.definition(to_regclass(%s)::oid)", [s.detail["named"]])
+            now = {*how["make"], *how["finish"]}
+            if different := sorted((wanted - now) | (now - every)):
                 why = f"it could not be made as it was: {different[0][:200]}"
                 found.append(Trouble(s.action, s.called, "", why, firm=True))
         return found

@@ -86,8 +86,15 @@ def _invert(
     tables = Tables(db, statements)
     try:
         return _carry_out(db, tables, actions, by, choice)
-    except (pg.IntegrityError, pg.errors.DependentObjectsStillExist, pg.errors.UndefinedObject) as error:
-        # A rule that somebody has made since, or something that rests on a table, forbids it.
+    except (
+        pg.IntegrityError,
+        pg.ProgrammingError,
+        pg.DataError,
+        pg.errors.DependentObjectsStillExist,
+    ) as error:
+        if isinstance(error, pg.errors.InsufficientPrivilege):
+            raise
+        # A rule that somebody has made since, or something that rests on a table or is missing, forbids it.
         named = {s.action for s in statements}
         trouble = Trouble("", "", "", link.first_line(error), firm=True)
         return Outcome(False, dict.fromkeys(named, (trouble,)))

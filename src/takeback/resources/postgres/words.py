@@ -23,7 +23,9 @@ def told(name: str, data: Mapping[str, Any], *, back: bool) -> str:
             parts += _some(added, f"added to {short}")
             parts += _some(changed, f"of {short} changed")
             parts += _some(removed, f"removed from {short}")
-    did = [f"{'taken back: ' if back else ''}{what}" for what in data.get("did", ())]
+    did = [what.replace(" public.", " ") for what in data.get("did", ())]
+    if back and did:
+        did[0] = f"taken back: {did[0]}"
     if data.get("unknown"):
         did.append("what changed is not known yet, the server could not be reached")
     return f"{name}: {', '.join([*parts, *did]) or 'nothing'}"

@@ -15,49 +15,65 @@ from typing import Any
 
 import msgspec
 
+from takeback.core.codec import text_of
+from takeback.errors import BackendError
 from takeback.resources.sqlite import reading, writing
 from takeback.resources.sqlite.here import descriptors
-from takeback.resources.sqlite.reading import READ_WAIT_S, Taken
-from takeback.resources.sqlite.writing import WRITE_WAIT_S
+from takeback.resources.sqlite.reading import Taken
 
 _MORE_S = 600.0
 
 
-def take(path: bytes, to: bytes, *, wait_s: float = READ_WAIT_S) -> Taken:
+def take(path: bytes, to: bytes) -> Taken:
     """See reading.take."""
     if not descriptors(path):
-        return reading.take(path, to, wait_s=wait_s)
-    return msgspec.convert(_elsewhere("take", path, to, wait_s=wait_s), Taken)
+        return reading.take(path, to)
+    return msgspec.convert(_elsewhere("take", path, to), Taken)
 
 
-def put(
-    path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool, wait_s: float = WRITE_WAIT_S
-) -> str:
+def put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool) -> str:
     """See writing.put."""
     if not descriptors(path):
-        return writing.put(path, image, expected, scratch, wal=wal, wait_s=wait_s)
-    return str(_elsewhere("put", path, image, expected, scratch, wal=wal, wait_s=wait_s))
+        return writing.put(path, image, expected, scratch, wal=wal)
+    return str(_elsewhere("put", path, image, expected, scratch, wal=wal))
 
 
-def remove(path: bytes, expected: str, scratch: bytes, *, wait_s: float = WRITE_WAIT_S) -> str:
+def move(path: bytes, base: bytes, goal: bytes) -> str:
+    """See writing.move."""
+    if not descriptors(path):
+        return writing.move(path, base, goal)
+    return str(_elsewhere("move", path, base, goal))
+
+
+def remove(path: bytes, expected: str, scratch: bytes) -> str:
     """See writing.remove."""
     if not descriptors(path):
-        return writing.remove(path, expected, scratch, wait_s=wait_s)
-    return str(_elsewhere("remove", path, expected, scratch, wait_s=wait_s))
+        return writing.remove(path, expected, scratch)
+    return str(_elsewhere("remove", path, expected, scratch))
 
 
 def _elsewhere(name: str, *given: Any, **named: Any) -> Any:
-    """Call one of the three in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=msgspec.msgpack.encode((name, given, named)),
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
-        capture_output=True,
-        timeout=_MORE_S,
-    )
+    """Call one of these in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__],
+            input=msgspec.msgpack.encode((name, given, named)),
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+            capture_output=True,
+            timeout=_MORE_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _failed(given[0], str(error)) from error
     if done.returncode:
-        raise RuntimeError(done.stderr.decode("utf-8", "replace")[-2000:])
+        raise _failed(given[0], done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
     return msgspec.msgpack.decode(done.stdout)
+
+
+def _failed(path: bytes, why: str) -> BackendError:
+    return BackendError(
+        f"{text_of(path)} is open in this process, and another one could not look at it: {why[:300]}",
+        hint="close the connection that this process has, and try again",
+    )
 
 
 def _main() -> None:
@@ -65,6 +81,7 @@ def _main() -> None:
     functions: dict[str, Callable[..., Taken | str]] = {
         "take": reading.take,
         "put": writing.put,
+        "move": writing.move,
         "remove": writing.remove,
     }
     sys.stdout.buffer.write(msgspec.msgpack.encode(functions[name](*given, **named)))

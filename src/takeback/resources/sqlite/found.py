@@ -26,7 +26,7 @@ class Found:
     """The databases that are known. Paths are relative to the root; those outside of it are absolute."""
 
     def __init__(self, root: Path, state: Path) -> None:
-        self._root = os.fsencode(root)
+        self._root = os.path.realpath(os.fsencode(root))
         self._list = state / "databases"
         self._outside: set[bytes] | None = None
         self.inside: dict[bytes, Key] = {}
@@ -40,6 +40,8 @@ class Found:
 
     def claims(self, path: bytes, folder_fd: int, found: os.stat_result) -> bool:
         """Whether this regular file is a database, or one of those that SQLite keeps beside one."""
+        if path not in self.inside and not _may_be(found) and not path.endswith(SUFFIXES):
+            return False  # nearly all files, so without another thought
         name = os.path.basename(path)
         if self._is_database(path, name, folder_fd, found):
             return True
@@ -86,6 +88,10 @@ class Found:
                 yield path
                 yield from self.beside(path)
 
+    def holds(self, folder: bytes) -> bool:
+        """Whether there are databases in a folder: files come and go beside them, and so its time does."""
+        return any(os.path.dirname(path) == folder for path in self.inside)
+
     def forget(self) -> None:
         """Everything will be come across anew."""
         self.inside.clear()
@@ -116,7 +122,7 @@ class Found:
 
 def _may_be(found: os.stat_result) -> bool:
     """Pages of a database are whole sectors, so most files need not be opened to know that they are none."""
-    return stat.S_ISREG(found.st_mode) and found.st_size > 0 and found.st_size % _SECTOR_BYTES == 0
+    return not found.st_size % _SECTOR_BYTES and found.st_size > 0 and stat.S_ISREG(found.st_mode)
 
 
 def _key(found: os.stat_result) -> Key:

@@ -52,23 +52,24 @@ _decoder = msgspec.msgpack.Decoder(Index)
 
 def seen(path: bytes, *beside: bytes) -> Seen | None:
     """What a database's files look like now; None where there is none."""
-    file, wal, journal = (_stat(name) for name in (path, *beside))
-    return Seen(file, wal, journal) if file else None
+    file = _stat(path)
+    if file is None:
+        return None
+    key = (file.st_dev, file.st_ino, file.st_mode, file.st_size, file.st_mtime_ns, file.st_ctime_ns)
+    return Seen(key, *map(_beside, beside))
 
 
-def _stat(path: bytes) -> Stat:
+def _beside(path: bytes) -> Stat:
+    # Not the time of the last change of any kind: SQLite, as root, moves that one by looking.
+    found = _stat(path)
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if found else ()
+
+
+def _stat(path: bytes) -> os.stat_result | None:
     try:
-        found = os.stat(path, follow_symlinks=False)
+        return os.stat(path, follow_symlinks=False)
     except OSError:
-        return ()
-    return (
-        found.st_dev,
-        found.st_ino,
-        found.st_mode,
-        found.st_size,
-        found.st_mtime_ns,
-        found.st_ctime_ns,
-    )
+        return None
 
 
 def load_index(path: Path) -> Index | None:

@@ -55,13 +55,14 @@ def reach(states: Iterable[str], blobs: BlobStore, contents: Contents) -> set[by
         if state == NONE:
             continue
         needed.add(_name(state))
-        for version in load(state, blobs).values():
-            if kept := kept_of(version):
-                try:
+        try:
+            for version in load(state, blobs).values():
+                if kept := kept_of(version):
                     needed.update(contents.blobs(bytes.fromhex(kept.content), kept.size))
-                except CorruptionError:
-                    if number == 0:
-                        raise
+        except CorruptionError:
+            # Of an older one a part may be gone already.
+            if number == 0:
+                raise
     return needed
 
 

@@ -13,7 +13,7 @@ from takeback.ports import Contents
 from takeback.resources.sqlite.image import HEADER_BYTES, Kept, digest_in, dress, kept_of, replaced
 from takeback.resources.sqlite.reading import finish
 from takeback.resources.sqlite.rows import Clash, attach, compared, move
-from takeback.resources.sqlite.schema import objects
+from takeback.resources.sqlite.schema import Objects, objects, value
 from takeback.resources.sqlite.scratch import Scratch
 
 TOLD_BYTES_MAX = 64 << 20
@@ -105,17 +105,29 @@ def _merge(mine: bytes, base: bytes, goal: bytes) -> bytes:
     try:
         ours, old, new = (objects(db, place) for place in ("main", "base", "goal"))
         if old == new:
-            move(db, "base", "goal")
+            _move(db, "base", "goal")
             return mine
     finally:
         db.close(True)
     if ours != old:
-        changed = sorted(name for _, name in ours.keys() | old.keys() if not name.startswith("sqlite_"))
-        raise Clash(f"both changed the tables of it ({', '.join(changed[:3])})")
+        raise Clash(f"both changed its tables: {_named(old, new)} and {_named(old, ours)}")
     # The tables go back, so what was done to rows since goes into the tables as they were.
     db = attach(goal, base=base, mine=mine)
     try:
-        move(db, "base", "mine")
+        _move(db, "base", "mine")
     finally:
         db.close(True)
     return goal
+
+
+def _move(db: apsw.Connection, base: str, goal: str) -> None:
+    db.execute("BEGIN")
+    move(db, base, goal)
+    db.execute("COMMIT")
+    if (said := value(db, "PRAGMA main.integrity_check(1)")) != "ok":
+        raise Clash(f"the rows of both do not go together: {said}")
+
+
+def _named(old: Objects, new: Objects) -> str:
+    different = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+    return ", ".join(f"{kind} {name}" for kind, name in different[:PARTS_SHOWN])

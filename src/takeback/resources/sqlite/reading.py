@@ -7,6 +7,7 @@ is mended in a copy, never in the user's files: whoever opens the database next 
 from __future__ import annotations
 
 import os
+import random
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -28,6 +29,7 @@ from takeback.resources.sqlite.image import (
 
 READ_WAIT_S = 5.0
 _POLL_S = 0.02
+_TRIES_MAX = 200
 TICK_NS = 20_000_000
 """Times on disk move in ticks of up to 10 ms; what is younger than two of them may change again unseen."""
 
@@ -48,9 +50,9 @@ class _Moved(Exception):
     """It changed while it was being read."""
 
 
-def take(path: bytes, to: bytes, *, wait_s: float = READ_WAIT_S) -> Taken:
+def take(path: bytes, to: bytes) -> Taken:
     """Write the image of a database into an empty file."""
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + READ_WAIT_S
     while True:
         try:
             return _take(path, to)
@@ -110,9 +112,16 @@ def connect(path: bytes, *, write: bool, more: str = "") -> apsw.Connection:
     """A connection that follows no links, and does not tidy up when it is closed."""
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     db = apsw.Connection(uri(path, more), flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW)
+    db.set_busy_handler(_patience)
     if not write:
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return db
+
+
+def _patience(tries: int) -> bool:
+    """Look again soon, by chance: SQLite's own way is to sleep ever longer, and to miss the short gaps."""
+    time.sleep(random.uniform(0.2e-3, 2e-3))
+    return tries < _TRIES_MAX
 
 
 def uri(path: bytes, more: str = "") -> str:
@@ -181,5 +190,6 @@ def _quiet_stat(path: bytes) -> tuple[int, ...]:
 
 
 def _stat(path: bytes) -> tuple[int, ...]:
+    # Not the other time: SQLite moves that one when it looks into a log or a journal as root.
     found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns

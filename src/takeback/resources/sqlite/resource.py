@@ -241,15 +241,14 @@ class Sqlite:
 
     def _swapped(self, swap: Swap) -> Swapped:
         path = path_of(swap.target.name)
-        present = self._read(path)
-        why = ""
-        if present != swap.goal and present != swap.present:
-            why = writing.MOVED
-        elif present != swap.goal:
-            with _untouched(os.path.dirname(self.found.place(path))):
+        present, why = self._read(path), ""
+        with _untouched(os.path.dirname(self.found.place(path))):
+            if present not in (swap.goal, swap.present):
+                why = writing.MOVED
+            elif present != swap.goal:
                 why = self._write(path, present, swap.goal)
-        if why == writing.MOVED:
-            return Swapped(swap.target, Did.CONFLICT, self._read(path), True, why)
+            if why == writing.MOVED:
+                return self._among_others(path, swap)
         if not why:
             self._stamp(path, swap.goal)
         faults.reach(SWAPPED)
@@ -257,6 +256,23 @@ class Sqlite:
         if now == swap.goal:
             return Swapped(swap.target, Did.RESTORED if swap.goal else Did.REMOVED, now, True)
         return Swapped(swap.target, Did.FAILED, now, False, why or "it is not what it was")
+
+    def _among_others(self, path: bytes, swap: Swap) -> Swapped:
+        """Somebody goes on writing: take back the rows, and leave theirs."""
+        base, goal = kept_of(swap.present), kept_of(swap.goal)
+        if base is None or goal is None or not self._read(path):
+            return Swapped(swap.target, Did.CONFLICT, self._read(path), True, writing.MOVED)
+        with self._scratch.file() as old, self._scratch.file() as new:
+            self._images.fetch(base, old)
+            self._images.fetch(goal, new)
+            why = apart.move(self.found.place(path), old, new)
+        faults.reach(SWAPPED)
+        now = self._read(path)
+        if why:
+            return Swapped(swap.target, Did.CONFLICT, now, True, why)
+        return Swapped(
+            swap.target, Did.RESTORED, now, True, "others were writing to it; what they wrote stays"
+        )
 
     def _write(self, path: bytes, present: Version, goal: Version) -> str:
         place, kept = self.found.place(path), kept_of(goal)
@@ -287,13 +303,23 @@ class Sqlite:
 @contextmanager
 def _untouched(folder: bytes) -> Iterator[None]:
     """Give a folder its time back: the files in it were put back before, and SQLite makes and removes others."""
+    before = _mtime_ns(folder)
     try:
-        before = os.stat(folder).st_mtime_ns
         yield
-        os.utime(folder, ns=(before, before))
+    finally:
+        if before and _mtime_ns(folder) != before:
+            try:
+                os.utime(folder, ns=(before, before))
+            except PermissionError:
+                # Not ours to change: its time is then what it is, and is seen by the next look.
+                pass
+
+
+def _mtime_ns(folder: bytes) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
     except OSError:
-        # Gone, or not ours to change: its time is then what it is, and is seen by the next look.
-        return
+        return 0
 
 
 def _is_wal(version: Version) -> bool:

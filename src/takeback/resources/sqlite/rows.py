@@ -20,11 +20,16 @@ def attach(work: bytes, **others: bytes) -> apsw.Connection:
     db = apsw.Connection(uri(work), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     db.pragma("journal_mode", "memory")
     db.pragma("synchronous", "off")
+    beside(db, **others)
+    return db
+
+
+def beside(db: apsw.Connection, **others: bytes) -> None:
+    """Let a connection see these images too."""
     # What a trigger did is among the rows already.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     for name, path in others.items():
         db.execute(f"ATTACH ? AS {quoted(name)}", (uri(path, "?immutable=1"),))
-    return db
 
 
 def compared(db: apsw.Connection, old: str, new: str) -> list[str]:
@@ -43,13 +48,15 @@ def compared(db: apsw.Connection, old: str, new: str) -> list[str]:
 
 
 def move(db: apsw.Connection, base: str, goal: str) -> None:
-    """Apply to the main database what leads from one attached database to another; Clash where it cannot be."""
-    ours, wanted, theirs = tables(db, base), tables(db, goal), tables(db, "main")
-    db.execute("BEGIN")
+    """Apply to the main database what leads from one attached database to another; Clash where it cannot be.
+
+    The two have the same tables. In a transaction of the caller.
+    """
+    wanted, theirs = tables(db, goal), tables(db, "main")
     dangling = set(query(db, "PRAGMA main.foreign_key_check"))
     try:
         for name, table in sorted(wanted.items()):
-            if ours.get(name) == table and _changed(db, table, base, goal):
+            if _changed(db, table, base, goal):
                 if theirs.get(name) != table:
                     raise Clash(f"rows of {name} were changed by one, and the table itself by the other")
                 _move_rows(db, table, base, goal)
@@ -60,10 +67,19 @@ def move(db: apsw.Connection, base: str, goal: str) -> None:
         raise Clash(f"the rows of both do not go together: {error}") from error
     if new := set(query(db, "PRAGMA main.foreign_key_check")) - dangling:
         name, _, parent, _ = min(new, key=str)
-        raise Clash(f"{_rows(len(new))} of {name} refer to rows of {parent} that would not be there")
-    db.execute("COMMIT")
-    if (said := value(db, "PRAGMA main.integrity_check(1)")) != "ok":
-        raise Clash(f"the rows of both do not go together: {said}")
+        refer = "refers" if len(new) == 1 else "refer"
+        raise Clash(f"{_rows(len(new))} of {name} {refer} to rows of {parent} that would not be there")
+
+
+def left(db: apsw.Connection, base: str, goal: str) -> int:
+    """How many rows that differ between two attached databases are not, in the main one, as in the second."""
+    count = 0
+    for table in tables(db, goal).values():
+        if _changed(db, table, base, goal):
+            joined = _beside_keys(table, "main") + _beside_keys(table, goal)
+            question = f"SELECT count(*) FROM temp.changed {joined} WHERE {_differs(table, goal)}"
+            count += int(value(db, question))
+    return count
 
 
 def _changed(db: apsw.Connection, table: Table, old: str, new: str) -> int:
@@ -85,25 +101,28 @@ def _changed(db: apsw.Connection, table: Table, old: str, new: str) -> int:
     return int(value(db, "SELECT count(*) FROM temp.changed"))
 
 
+def _beside_keys(table: Table, place: str) -> str:
+    """The rows of the changed keys, where there are any."""
+    key = " AND ".join(f"{_in(place, column)} IS k{n}" for n, column in enumerate(table.key))
+    return f" LEFT JOIN {_from(place, quoted(table.name))} ON {key}"
+
+
+def _differs(table: Table, place: str) -> str:
+    """Whether a row of the main database is another one there, or there is only one of them."""
+    first = table.key[0]
+    gone = f"{_in('main', first)} IS NULL AND {_in(place, first)} IS NULL"
+    both = f"{_in('main', first)} IS NOT NULL AND {_in(place, first)} IS NOT NULL"
+    return f"NOT (({gone}) OR ({both} AND {_same(table, 'main', place)}))"
+
+
 def _move_rows(db: apsw.Connection, table: Table, base: str, goal: str) -> None:
     name = quoted(table.name)
     keys = ", ".join(f"k{n}" for n in range(len(table.key)))
-    here = {
-        place: f"LEFT JOIN {_from(place, name)} ON "
-        + " AND ".join(f"{_in(place, column)} IS k{n}" for n, column in enumerate(table.key))
-        for place in ("main", base, goal)
-    }
-
-    def differs(place: str) -> str:
-        first = table.key[0]
-        gone = f"{_in('main', first)} IS NULL AND {_in(place, first)} IS NULL"
-        both = f"{_in('main', first)} IS NOT NULL AND {_in(place, first)} IS NOT NULL"
-        return f"NOT (({gone}) OR ({both} AND {_same(table, 'main', place)}))"
-
+    joined = "".join(_beside_keys(table, place) for place in ("main", base, goal))
     clashes = query(
         db,
-        f"SELECT {keys} FROM temp.changed {here['main']} {here[base]} {here[goal]} "
-        f"WHERE {differs(base)} AND {differs(goal)} ORDER BY {keys}",
+        f"SELECT {keys} FROM temp.changed {joined} "
+        f"WHERE {_differs(table, base)} AND {_differs(table, goal)} ORDER BY {keys}",
     )
     if clashes:
         shown = ", ".join("/".join(map(str, key)) for key in clashes[:KEYS_SHOWN])

@@ -54,7 +54,9 @@ class SqliteTransaction:
             )
         faults.reach(COMMITTING)
         try:
-            self.connection.execute("COMMIT")
+            # An empty commit would make a database of nothing.
+            is_nothing = self._is_new and not self.connection.execute("SELECT 1 FROM sqlite_schema").get
+            self.connection.execute("ROLLBACK" if is_nothing else "COMMIT")
         except apsw.Error as error:
             self.abort()
             raise _explained(self._place, error) from error

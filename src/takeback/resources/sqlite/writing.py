@@ -11,18 +11,21 @@ import apsw
 
 from takeback import faults
 from takeback.core.codec import text_of
+from takeback.resources.sqlite import rows
 from takeback.resources.sqlite.here import descriptors
 from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES
 from takeback.resources.sqlite.reading import connect, finish, pages
+from takeback.resources.sqlite.schema import objects, value
 
 WRITE_WAIT_S = 10.0
-_SWITCH_WAIT_MS = 1_000
 _POLL_S = 0.02
 _SHM_HEADER_BYTES = 96
 _CHUNK_BYTES = 1 << 20
 
+EXPECTED = faults.crash_point("sqlite-expected")
 WRITING = faults.crash_point("sqlite-writing")
 WRITTEN = faults.crash_point("sqlite-written")
+MOVING = faults.crash_point("sqlite-moving")
 MAKING = faults.crash_point("sqlite-making")
 REMOVING = faults.crash_point("sqlite-removing")
 
@@ -33,21 +36,26 @@ class _Moved(Exception):
     """Somebody else wrote."""
 
 
-def put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool, wait_s: float) -> str:
+def put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool) -> str:
     """Make a database equal to an image, if it still is what is expected; else say why not.
 
     `scratch` is the place of an empty file.
     """
-    return _patiently(lambda: _put(path, image, expected, scratch, wal=wal), wait_s)
+    return _patiently(lambda: _put(path, image, expected, scratch, wal=wal))
 
 
-def remove(path: bytes, expected: str, scratch: bytes, *, wait_s: float) -> str:
+def move(path: bytes, base: bytes, goal: bytes) -> str:
+    """Take to a database, in which others go on writing, what leads from one image to another; else say why not."""
+    return _patiently(lambda: _move(path, base, goal))
+
+
+def remove(path: bytes, expected: str, scratch: bytes) -> str:
     """Remove a database with all that is beside it, if it still is what is expected; else say why not."""
-    return _patiently(lambda: _remove(path, expected, scratch), wait_s)
+    return _patiently(lambda: _remove(path, expected, scratch))
 
 
-def _patiently(do: Callable[[], str], wait_s: float) -> str:
-    deadline = time.monotonic() + wait_s
+def _patiently(do: Callable[[], str]) -> str:
+    deadline = time.monotonic() + WRITE_WAIT_S
     while True:
         try:
             return do()
@@ -76,8 +84,9 @@ def _put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool)
             if said and other_pages:
                 return f"its pages have another size now, and {said}"
             before = _expect(db, path, expected, scratch)
+        faults.reach(EXPECTED)
         with db.backup("main", source, "main") as backup:
-            backup.step(1)
+            backup.step(0)  # no page, but the lock: one page may be all there is
             # From here on nobody else can write. What they wrote since we looked shows in the files.
             if _fingerprint(path) != before:
                 raise _Moved
@@ -91,11 +100,31 @@ def _put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool)
     return said
 
 
+def _move(path: bytes, base: bytes, goal: bytes) -> str:
+    db = connect(path, write=True)
+    try:
+        db.pragma("synchronous", "full")
+        rows.beside(db, base=base, goal=goal)
+        if objects(db, "base") != objects(db, "goal"):
+            return f"{MOVED}, and its tables were changed, too"
+        db.execute("BEGIN IMMEDIATE")
+        rows.move(db, "base", "goal")
+        faults.reach(MOVING)
+        db.execute("COMMIT")
+        count = rows.left(db, "base", "goal")
+        return f"{count} of the rows that were put back have been changed since" if count else ""
+    except rows.Clash as clash:
+        return str(clash)
+    finally:
+        db.close(True)
+
+
 def _remove(path: bytes, expected: str, scratch: bytes) -> str:
     db = connect(path, write=True)
     try:
         # What is in the log goes into the file first: without its log it is then still what it was.
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if value(db, "PRAGMA wal_checkpoint(TRUNCATE)"):
+            raise apsw.BusyError("somebody reads from its log")
         before = _expect(db, path, expected, scratch)
         db.execute("BEGIN EXCLUSIVE")
         if _fingerprint(path) != before:
@@ -118,7 +147,7 @@ def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: 
     folder = os.path.dirname(path)
     try:
         for suffix in SUFFIXES:
-            if os.path.lexists(path + suffix):
+            if os.path.lexists(path + suffix) and os.lstat(path + suffix).st_size:
                 return f"{text_of(os.path.basename(path) + suffix)} lies there, and would be read into it"
         fd = os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
         try:
@@ -153,13 +182,10 @@ def sync_folder(path: bytes) -> None:
 
 def _leave_wal(db: apsw.Connection) -> str:
     """Go back to a journal; where others have the database open, SQLite does not let us."""
-    db.set_busy_timeout(_SWITCH_WAIT_MS)
     try:
         db.pragma("journal_mode", "delete")
     except apsw.BusyError:
         return "it stays in WAL mode while others have it open"
-    finally:
-        db.set_busy_timeout(0)
     return ""
 
 

@@ -110,7 +110,7 @@ class Blobs(Sink, Source, Protocol):
     def has(self, digest: bytes) -> bool:
         """Whether `get` would find it."""
 
-    def missing(self, digests: Iterable[bytes]) -> set[bytes]:
+    def missing(self, names: Iterable[bytes]) -> set[bytes]:
         """Those that `get` would not find."""
 
     def begin(self) -> None:

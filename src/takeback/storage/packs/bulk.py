@@ -2,8 +2,8 @@
 
 Hashing and compressing need a processor each, which threads would not give. The parent takes part: it puts
 its share straight into the store, and hands the next batch of paths to a worker that has answered, so that
-nobody waits for a share that turned out large. What a worker read counts only when its packs are adopted; if
-it died, the parent reads those files itself.
+nobody waits for a share that turned out large. The paths may still be being found meanwhile. What a worker read
+counts only when its packs are adopted; if it died, the parent reads those files itself.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import os
 import select
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import chain
 from typing import IO, Any, NamedTuple, TypeVar
 
 from takeback.storage.packs import catalog as catalogs
 from takeback.storage.packs.ingest import Ingested, ingest
 from takeback.storage.packs.parts import Part, parts_needed
 from takeback.storage.packs.store import PackStore
-from takeback.storage.packs.worker import Job, receive, send
+from takeback.storage.packs.worker import Job, Share, receive, send
 
 BATCH_BYTES = 4 << 20
 BATCH_FILES = 256
@@ -46,21 +46,34 @@ class Batch(NamedTuple):
 def ingest_many(
     store: PackStore, files: Iterable[tuple[bytes, int]], root_fd: int | None, *, processes: int = 2
 ) -> Iterator[Ingested]:
-    """Read these files, given with their sizes, in any order. When this ends all of it is durable."""
-    # The largest first, so that the last ones to finish are small.
-    work = deque(sorted(_batches(files), key=lambda batch: -batch.bytes))
-    total, count = sum(batch.bytes for batch in work), sum(len(batch.paths) for batch in work)
-    workers = processes - 1 if total >= WORTH_BYTES or count >= WORTH_FILES else 0
+    """Read these files, given with their sizes, in any order. When this ends all of it is durable.
+
+    Each path is given at least once. One that is given again was read again, and the last word counts.
+    """
+    batches = _batches(files)
+    first, much = _first(batches)
     with ExitStack() as stack:
-        crew = []
-        for _ in range(workers):
-            crew.append(_Worker(store, root_fd, parts_needed(total, count)))
+        crew: list[_Worker] = []
+        for _ in range(processes - 1 if much else 0):
+            crew.append(_Worker(store, root_fd))
             stack.callback(crew[-1].close)
-        yield from _share(store, work, crew, root_fd)
+        yield from _share(store, chain(first, batches), crew, root_fd)
         store.sync()  # while the workers finish
         for worker in crew:
             yield from worker.result()
     store.sync()
+
+
+def _first(batches: Iterator[Batch]) -> tuple[list[Batch], bool]:
+    """As many batches as it takes to know whether there is enough to do for several; and whether there is."""
+    first: list[Batch] = []
+    total = count = 0
+    for batch in batches:
+        first.append(batch)
+        total, count = total + batch.bytes, count + len(batch.paths)
+        if total >= WORTH_BYTES or count >= WORTH_FILES:
+            return first, True
+    return first, False
 
 
 def _batches(files: Iterable[tuple[bytes, int]]) -> Iterator[Batch]:
@@ -81,28 +94,29 @@ def _batches(files: Iterable[tuple[bytes, int]]) -> Iterator[Batch]:
 
 
 def _share(
-    store: PackStore, work: deque[Batch], crew: list[_Worker], root_fd: int | None
+    store: PackStore, work: Iterator[Batch], crew: list[_Worker], root_fd: int | None
 ) -> Iterator[Ingested]:
     """Work off the batches together."""
     for worker in crew:
         worker.feed(work)
-    while work:
-        yield from ingest(work.popleft().paths, root_fd, store)
+    for batch in work:
+        yield from ingest(batch.paths, root_fd, store)
         for worker in crew:
+            yield from worker.answers()
             worker.feed(work)
     for worker in crew:
         worker.dismiss()
 
 
 class _Worker:
-    """One process, what it was given, and what it answered. Once it has failed it is left alone."""
+    """One process, and what it was given. Once it has failed it is left alone."""
 
-    def __init__(self, store: PackStore, root_fd: int | None, packs: int) -> None:
+    def __init__(self, store: PackStore, root_fd: int | None) -> None:
         self._store = store
         self._root_fd = root_fd
-        self._numbers = store.reserve(packs)
+        self._numbers: list[int] = []
         self._given: list[bytes] = []
-        self._answers: list[Ingested] = []
+        self._given_bytes = 0
         self._open = 0
         self._failed = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -110,17 +124,23 @@ class _Worker:
             self._process = _start(root_fd)
         except OSError:
             self._failed = True
-        self._send(Job(str(store.folder), self._numbers, store.pack_bytes_max, root_fd))
+        self._send(Job(str(store.folder), store.pack_bytes_max, root_fd))
 
-    def feed(self, work: deque[Batch]) -> None:
-        """Take the answers that are there, and give what there is room for."""
+    def answers(self) -> Iterator[Ingested]:
+        """What it has answered by now. Only the end tells whether it is kept."""
         while self._open and not self._failed and self._has_answered():
-            self._take()
-        while work and self._open < _AHEAD and not self._failed:
-            batch = work.popleft()
+            yield from self._take()
+
+    def feed(self, work: Iterator[Batch]) -> None:
+        """Give it what there is room for."""
+        while self._open < _AHEAD and not self._failed and (batch := next(work, None)):
             self._given += batch.paths
+            self._given_bytes += batch.bytes
+            needed = parts_needed(self._given_bytes, len(self._given), self._store.pack_bytes_max)
+            more = self._store.reserve(max(0, needed - len(self._numbers)))
+            self._numbers += more
             self._open += 1
-            self._send(batch.paths)
+            self._send(Share(batch.paths, more[0] if more else 0, len(more)))
 
     def _has_answered(self) -> bool:
         poll = select.poll()
@@ -129,21 +149,21 @@ class _Worker:
 
     def dismiss(self) -> None:
         """Let it finish by itself."""
-        self._send([])
+        self._send(Share())
 
     def result(self) -> Iterator[Ingested]:
-        """What it read, in the store now; read by ourselves if it failed."""
+        """The rest of what it read, all in the store now; all of it read by ourselves if it failed."""
         while self._open and not self._failed:
-            self._take()
+            yield from self._take()
         parts = self._receive(list[Part])
         if parts is None:
-            return ingest(self._given, self._root_fd, self._store)
-        self._store.adopt(parts)
-        return iter(self._answers)
+            yield from ingest(self._given, self._root_fd, self._store)
+        else:
+            self._store.adopt(parts)
 
-    def _take(self) -> None:
-        self._answers += self._receive(list[Ingested]) or []
+    def _take(self) -> list[Ingested]:
         self._open -= 1
+        return self._receive(list[Ingested]) or []
 
     def _send(self, message: Any) -> None:
         try:

@@ -194,16 +194,19 @@ def read(source: Source, content: Content) -> Iterator[bytes]:
 
 def write_file(source: Source, content: Content, fd: int, *, sparse: bool = False) -> None:
     """Fill an empty file. Zeros that were not stored become holes; with `sparse` other zero pages do too."""
-    at = 0
+    at = written = 0
     for extent in extents(source, content):
         if isinstance(extent, int):
             at += extent
             continue
         for start, piece in _data_pieces(extent) if sparse else [(0, extent)]:
-            os.lseek(fd, at + start, os.SEEK_SET)
+            if at + start != written:
+                os.lseek(fd, at + start, os.SEEK_SET)
             faults.write_all(fd, piece)
+            written = at + start + len(piece)
         at += len(extent)
-    os.ftruncate(fd, at)
+    if written != at:
+        os.ftruncate(fd, at)
 
 
 def _data_pieces(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -14,6 +14,7 @@ from takeback.storage.packs.content import Content
 from takeback.storage.packs.store import PackStore
 
 _LISTED = b"\x01"
+NO_FILE: FileId = (0, 0, 0, 0, 0)
 
 
 class _Hasher:
@@ -46,6 +47,8 @@ class StoredContents:
                     name_of(found.content),
                     (key.dev, key.ino, key.size, key.mtime_ns, key.ctime_ns),
                 )
+            else:
+                yield found.path, b"", NO_FILE
 
     def put_bytes(self, data: bytes) -> bytes:
         return name_of(content.put_bytes(self._store, data))

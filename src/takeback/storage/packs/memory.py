@@ -40,8 +40,8 @@ class MemoryBlobs:
     def has(self, digest: bytes) -> bool:
         return digest in self._blobs
 
-    def missing(self, digests: Iterable[bytes]) -> set[bytes]:
-        return {digest for digest in digests if digest not in self._blobs}
+    def missing(self, names: Iterable[bytes]) -> set[bytes]:
+        return {name for name in names if name not in self._blobs}
 
     def begin(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,13 +41,17 @@ class PartWriter:
 
     def __init__(self, folder: Path, numbers: Iterable[int], pack_bytes_max: int = PACK_BYTES_MAX) -> None:
         self._folder = folder
-        self._numbers = iter(numbers)
+        self._numbers = deque(numbers)
         self._pack_bytes_max = pack_bytes_max
         self._view = View(folder)
         self._seen: set[bytes] = set()
         self._rows: Table = {}
         self._writer: PackWriter | None = None
         self._finished: list[Part] = []
+
+    def allow(self, numbers: Iterable[int]) -> None:
+        """Packs that may be filled, besides those before."""
+        self._numbers.extend(numbers)
 
     def put(self, data: bytes | memoryview) -> bytes:
         digest = blake3(data).digest()
@@ -59,9 +64,9 @@ class PartWriter:
 
     def _add(self, digest: bytes, data: bytes | memoryview) -> None:
         if self._writer is None:
-            number = next(self._numbers, None)
-            if number is None:
+            if not self._numbers:
                 raise BackendError("all reserved packs are full", hint="reserve more", retryable=True)
+            number = self._numbers.popleft()
             self._writer = PackWriter.create(catalogs.part_path(self._folder, number), number)
         self._rows[digest] = self._writer.append(digest, data)
         self._seen.add(digest)

@@ -25,21 +25,27 @@ class PackReader:
 
     def read(self, digest: bytes, place: Place) -> bytes:
         """The blob at this place. The index is only a hint: the record says itself what it is."""
-        where = f"in {catalogs.pack_path(self._folder, place.number).name} at {place.offset}"
+        try:
+            return self._read(digest, place)
+        except Unreadable as error:
+            where = f"in {catalogs.pack_path(self._folder, place.number).name} at {place.offset}"
+            raise Unreadable(f"{where} {error}") from error
+
+    def _read(self, digest: bytes, place: Place) -> bytes:
         try:
             fd = self._fd(place.number)
             data = os.pread(fd, record.HEAD_BYTES + place.stored_bytes, place.offset)
         except OSError as error:
-            raise Unreadable(f"{where} cannot be read ({error.strerror})") from error
+            raise Unreadable(f"cannot be read ({error.strerror})") from error
         found = record.parse(data, place.offset)
         if found is None or not found.is_blob:
-            raise Unreadable(f"{where} has no readable header")
+            raise Unreadable("has no readable header")
         if found.digest != digest:
-            raise Unreadable(f"{where} is another one")
+            raise Unreadable("is another one")
         try:
             return record.open_payload(found, data[record.HEAD_BYTES :])
         except ValueError as error:
-            raise Unreadable(f"{where} is damaged: {error}") from error
+            raise Unreadable(f"is damaged: {error}") from error
 
     def _fd(self, number: int) -> int:
         fd = self._fds.pop(number, -1)

@@ -168,16 +168,16 @@ class PackStore:
         return not self.missing((digest,))
 
     @_reading
-    def missing(self, digests: Iterable[bytes]) -> set[bytes]:
+    def missing(self, names: Iterable[bytes]) -> set[bytes]:
         self._refresh()
         pending, locate = self._appender.pending, self._view.locate
-        return {digest for digest in digests if digest not in pending and locate(digest) is None}
+        return {name for name in names if name not in pending and locate(name) is None}
 
     # Bulk: workers fill packs of their own, and no content goes through a pipe.
 
     @_writing
     def reserve(self, count: int) -> list[int]:
-        """Numbers for packs that a `parts.PartWriter` may write, in this process or another."""
+        """Numbers for packs that a `parts.PartWriter` may write, in this process or another; one after the other."""
         if not self._appender.begun:
             self._appender.begin()
         return [self._view.allocate() for _ in range(count)]

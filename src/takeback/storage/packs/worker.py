@@ -1,8 +1,8 @@
 """A process that reads files into packs of its own: `python -m takeback.storage.packs.worker`.
 
 It speaks frames over its standard input and output: a length (u32) and that many bytes of msgpack. The first
-frame in is the Job. Then each frame in is a list of paths, answered by a list of Ingested; an empty one ends
-it, and is answered by the list of finished Parts. No content goes through the pipes.
+frame in is the Job. Then each frame in is a Share, answered by a list of Ingested; an empty one ends it, and is
+answered by the list of finished Parts. No content goes through the pipes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,22 @@ T = TypeVar("T")
 
 
 class Job(msgspec.Struct, frozen=True, array_like=True):
-    """Where to write, under which numbers, and the descriptor of the folder that relative paths begin in."""
+    """Where to write, and the descriptor of the folder that relative paths begin in."""
 
     folder: str
-    numbers: list[int]
     pack_bytes_max: int
     root_fd: int | None
+
+
+class Share(msgspec.Struct, frozen=True, array_like=True):
+    """Paths to read, and the numbers of more packs that they may fill: from the first on, so many.
+
+    Not as a list: of a huge file it would not fit into the pipe, and each would wait for the other.
+    """
+
+    paths: list[bytes] = []
+    first: int = 0
+    packs: int = 0
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -59,9 +69,10 @@ def _read(stream: IO[bytes], size: int) -> bytes:
 def serve(source: IO[bytes], target: IO[bytes]) -> None:
     """Work until there is nothing left, or the parent is gone."""
     job = receive(source, Job)
-    writer = PartWriter(Path(job.folder), job.numbers, job.pack_bytes_max)
-    while paths := receive(source, list[bytes]):
-        send(target, list(ingest(paths, job.root_fd, writer)))
+    writer = PartWriter(Path(job.folder), (), job.pack_bytes_max)
+    while (share := receive(source, Share)).paths:
+        writer.allow(range(share.first, share.first + share.packs))
+        send(target, list(ingest(share.paths, job.root_fd, writer)))
     send(target, writer.finish())
 
 

@@ -1,0 +1,277 @@
+"""Judging a line: every simple command in it, each in the folders in which it may run. The worst counts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from takeback.commands import programs, shell
+from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
+from takeback.commands.paths import Ground, normal, place, shown
+from takeback.commands.rules import changes_behaviour
+from takeback.commands.shell import Block, Doubt, Part, Simple
+from takeback.commands.sink import Folders, Sink
+from takeback.commands.words import HERE, HOLE, HOME, WILD, is_known
+
+NESTED_MAX = 8
+FOLDERS_MAX = 8
+
+
+def classify(
+    line: str | Sequence[str],
+    *,
+    root: str,
+    cwd: str,
+    home: str,
+    real: Callable[[str], str] | None = None,
+) -> Judgement:
+    """What a line would do; or a program with its arguments, which no shell reads.
+
+    Nothing is run and, without `real`, nothing is looked at.
+    """
+    walk = _Walk(Ground(normal(root), normal(home), real))
+    if isinstance(line, str):
+        walk.part(shell.read(line), (normal(cwd),))
+    else:
+        walk.simple(Simple(tuple(map(_as_given, line))), (normal(cwd),), None)
+    return walk.judgement()
+
+
+def _as_given(word: str) -> str:
+    """An argument that no shell has touched. It is known, unless it has a character that no word may have."""
+    return "".join(HOLE if char < "\x04" else char for char in word)
+
+
+class _After(msgspec.Struct, frozen=True):
+    """Where the line stands after a part of it: if that went well, and in any case."""
+
+    well: Folders
+    any: Folders
+
+
+class _Walk:
+    def __init__(self, ground: Ground, *, nested: int = 0) -> None:
+        self._ground = ground
+        self._nested = nested
+        self._functions: set[str] = set()
+        self._reasons: list[Reason] = []
+        self._touched: dict[Touched, None] = {}
+        self._background = False
+
+    def judgement(self) -> Judgement:
+        reach = worst(reason.reach for reason in self._reasons)
+        return Judgement(reach, tuple(self._reasons), tuple(self._touched), self._background)
+
+    # The parts of a line
+
+    def part(self, part: Part, folders: Folders, feeder: Part | None = None) -> _After:
+        match part:
+            case Simple():
+                return self.simple(part, folders, feeder)
+            case Doubt(why):
+                self.say(Reach.UNKNOWN, (), "(shell)", why)
+                return _After(folders, folders)
+            case Block(kind=shell.AND) | Block(kind=shell.OR):
+                return self._joined(part, folders)
+            case Block(kind=shell.PIPE):
+                for before, one in zip((None, *part.parts), part.parts, strict=False):
+                    self.part(one, folders, before)
+                return _After(folders, folders)
+            case Block(kind=shell.APART):
+                self._in_order(part.parts, folders)
+                return _After(folders, folders)
+            case Block(kind=shell.BACKGROUND):
+                self._background = True
+                self._in_order(part.parts, folders)
+                return _After(folders, folders)
+            case Block(kind=shell.REPEATED):
+                return self._repeated(part, folders)
+            case Block(kind=shell.FUNCTION):
+                return self._function(part, folders)
+            case _:
+                return self._in_order(part.parts, folders, feeder)
+
+    def _in_order(self, parts: Iterable[Part], folders: Folders, feeder: Part | None = None) -> _After:
+        after = _After(folders, folders)
+        for part in parts:
+            after = self.part(part, after.any, feeder)
+        return after
+
+    def _joined(self, block: Block, folders: Folders) -> _After:
+        """`a && b`: b runs only where a went well. `a || b`: only where it did not."""
+        after = _After(folders, folders)
+        for part in block.parts:
+            then = self.part(part, after.well if block.kind == shell.AND else after.any)
+            well = then.well if block.kind == shell.AND else _both(after.well, then.well)
+            after = _After(well, _both(after.any, then.any))
+        return after
+
+    def _repeated(self, block: Block, folders: Folders) -> _After:
+        if _moves(block):
+            folders = (None,)
+        return _After(folders, self._in_order(block.parts, folders).any)
+
+    def _function(self, block: Block, folders: Folders) -> _After:
+        """Its body counts as if it ran, wherever it may be called."""
+        self._functions.add(block.name)
+        self._in_order(block.parts, (None,))
+        after: Folders = (None,) if _moves(block) else folders
+        return _After(after, after)
+
+    def simple(self, simple: Simple, folders: Folders, feeder: Part | None) -> _After:
+        self._in_order(simple.inside, folders)
+        for name in filter(changes_behaviour, simple.assigned):
+            if name == "IFS" and simple.words[:1] == ("read",):
+                continue  # how lines are read
+            self.say(
+                Reach.UNKNOWN, (f"{name}=…",), "(variable)", f"{name} may make other programs of what follows"
+            )
+        for redirect in simple.redirects:
+            if redirect.writes:
+                self.touch(redirect.path, folders, ("redirection", ">", redirect.path), "(redirection)")
+            elif redirect.path.startswith(("/dev/tcp/", "/dev/udp/")):
+                self.say(Reach.IRREVERSIBLE, (redirect.path,), "(redirection)", "opens a connection")
+        if not simple.words or simple.words[0] in self._functions:
+            return _After(folders, folders)
+        if (moved := _moved(simple.words, folders, self._ground)) is not None:
+            return _After(moved, _both(folders, moved))
+        programs.judge(self, simple.words, folders, _stdin(simple, feeder))
+        return _After(folders, folders)
+
+    # What the programs of the line are found to do
+
+    def say(self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "") -> None:
+        if reach is not Reach.NONE:
+            command = " ".join(shlex.quote(shown(word)) for word in words)
+            self._reasons.append(Reason(reach, command, rule, why, back))
+
+    def touch(
+        self,
+        word: str,
+        folders: Folders,
+        words: Sequence[str],
+        rule: str,
+        *,
+        deletes: bool = False,
+        somewhere: bool = False,
+    ) -> None:
+        """A path is written or deleted."""
+        for folder in folders:
+            found = place(self._ground, word, folder, deletes=deletes)
+            if found is None:
+                continue
+            if somewhere:
+                found = msgspec.structs.replace(found, exact=False)
+            if found not in self._touched:
+                self._touched[found] = None
+            where = {
+                Reach.RESTORABLE: "in the workspace",
+                Reach.OUTSIDE: "outside the workspace",
+                Reach.UNKNOWN: "which nobody can tell",
+                Reach.IRREVERSIBLE: "which is no file",
+            }[found.reach]
+            does = "deletes" if deletes else "writes"
+            self.say(found.reach, words, rule, f"{does} {found.path}, {where}")
+
+    def moved(self, word: str, folders: Folders) -> Folders:
+        """The folders that a word leads to."""
+        return _into(word, folders, self._ground)
+
+    def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None:
+        """A command that another one runs."""
+        if self._too_deep(words):
+            return
+        self._nested += 1
+        programs.judge(self, tuple(words), folders, stdin)
+        self._nested -= 1
+
+    def line(self, text: str, folders: Folders, words: Sequence[str]) -> None:
+        """A line that a shell inside the line runs."""
+        if self._too_deep(words):
+            return
+        if HOLE in text:
+            self.say(Reach.UNKNOWN, words, "(shell)", "a part of the line that it runs is not known")
+        self._nested += 1
+        plain = text.replace(HOLE, "${_}").replace(WILD, "*").replace(HOME, "$HOME").replace(HERE, "$PWD")
+        self._in_order(shell.read(plain).parts, folders)
+        self._nested -= 1
+
+    def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[Sink], None]) -> None:
+        """What is run on another machine, or in a container: there, writing anything cannot be taken back."""
+        there = _Walk(Ground("/\0nowhere", "/\0home"), nested=self._nested + 1)
+        run(there)
+        if there.judgement().reach is not Reach.NONE:
+            self.say(Reach.IRREVERSIBLE, words, rule, "runs it elsewhere, where nothing is captured")
+
+    def goes_on(self) -> None:
+        self._background = True
+
+    def _too_deep(self, words: Sequence[str]) -> bool:
+        if self._nested >= NESTED_MAX:
+            self.say(Reach.UNKNOWN, words, "(shell)", "it is nested too deeply")
+            return True
+        return False
+
+
+# Folders
+
+
+def _both(one: Folders, other: Folders) -> Folders:
+    both = tuple(dict.fromkeys((*one, *other)))
+    return both if len(both) <= FOLDERS_MAX else (None,)
+
+
+def _moved(words: Sequence[str], folders: Folders, ground: Ground) -> Folders | None:
+    """Where `cd` and its kin lead; None for anything else."""
+    if words[0] == "popd":
+        return (None,)
+    if words[0] not in ("cd", "pushd"):
+        return None
+    targets = [word for word in words[1:] if word == "-" or not word.startswith("-")]
+    if not targets:
+        return (ground.home,) if words[0] == "cd" else (None,)
+    return _into(targets[0], folders, ground)
+
+
+def _into(word: str, folders: Folders, ground: Ground) -> Folders:
+    if word == "-" or WILD in word:
+        return (None,)
+    found = [place(ground, word, folder) for folder in folders]
+    return tuple(
+        dict.fromkeys(at.path if at is not None and at.reach is not Reach.UNKNOWN else None for at in found)
+    )
+
+
+def _moves(part: Part) -> bool:
+    """Whether anything in it may change the folder."""
+    if isinstance(part, Simple):
+        return bool(part.words) and (part.words[0] in ("cd", "pushd", "popd") or not is_known(part.words[0]))
+    return isinstance(part, Block) and any(map(_moves, part.parts))
+
+
+# What a command reads
+
+
+def _stdin(simple: Simple, feeder: Part | None) -> str | None:
+    """The text that a command is given, where it stands in the line: in a here-document, or by `echo … |`."""
+    if simple.stdin is not None or not isinstance(feeder, Simple) or not feeder.words:
+        return simple.stdin
+    name, *words = feeder.words
+    if feeder.redirects:
+        return None
+    if name == "cat" and not words:
+        return feeder.stdin
+    if name == "echo" and all(map(is_known, words)):
+        return " ".join(word for word in words if word not in ("-n", "-e", "-E")) + "\n"
+    if name == "printf" and words and all(map(is_known, words)):
+        return _printed(words)
+    return None
+
+
+def _printed(words: list[str]) -> str | None:
+    form = words[0].replace("\\n", "\n").replace("\\t", "\t")
+    if words[0] in ("%s", "%s\\n", "%b", "%b\\n"):
+        return "\n".join(words[1:])
+    return form if "%" not in form and "\\" not in form and len(words) == 1 else None

@@ -1,0 +1,70 @@
+"""What is known of a command before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+
+class Reach(StrEnum):
+    """How far a command reaches. The order is that of care: the worst of a line counts."""
+
+    NONE = "none"
+    """It reads only."""
+    RESTORABLE = "restorable"
+    """It writes inside the workspace, where everything is captured."""
+    OUTSIDE = "outside"
+    """It writes to paths outside the workspace, which it names."""
+    UNKNOWN = "unknown"
+    """Nobody can tell from the words. Never to be taken for safe."""
+    IRREVERSIBLE = "irreversible"
+    """It does what no undo reaches: sends, publishes, deletes elsewhere, ends processes."""
+
+
+ORDER = list(Reach)
+
+
+def worst(reaches: Iterable[Reach]) -> Reach:
+    return max(reaches, key=ORDER.index, default=Reach.NONE)
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One simple command of the line, and why it was judged as it was."""
+
+    reach: Reach
+    command: str
+    """Its words, as far as they are known. They may hold a secret."""
+    rule: str
+    """The rule that decided: the words of the program that it is about, or a name in parentheses."""
+    why: str
+    back: str = ""
+    """How its user could put things back by hand, where there is a way."""
+
+
+class Touched(msgspec.Struct, frozen=True):
+    """A path that the line writes or deletes."""
+
+    path: str
+    """Absolute, or what is known of it."""
+    reach: Reach
+    """Restorable inside the workspace, outside, irreversible for a device; unknown where nobody can tell."""
+    exact: bool = True
+    """False where it is a folder, somewhere below which the command writes."""
+    deletes: bool = False
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What a line would do. It has a reason for each simple command that is more than reading."""
+
+    reach: Reach
+    reasons: tuple[Reason, ...] = ()
+    touched: tuple[Touched, ...] = ()
+    background: bool = False
+    """Whether something of it goes on when the line has ended."""
+
+    @property
+    def main(self) -> Reason | None:
+        """The first of the worst reasons."""
+        return next((reason for reason in self.reasons if reason.reach is self.reach), None)

@@ -1,0 +1,79 @@
+"""Where a path leads, by its words: into the workspace, out of it, or nobody knows where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from takeback.commands.judgement import Reach, Touched
+from takeback.commands.words import HERE, HOLE, HOME, WILD
+
+_NOTHING = re.compile(r"/dev/(?:null|zero|full|tty|std(?:in|out|err)|fd/\d+)|/proc/self/fd/\d+")
+_MACHINE = re.compile(r"/(?:dev|proc|sys)(?:/.*)?")
+_SHARED_MEMORY = "/dev/shm/"
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """What paths are read against. All are absolute."""
+
+    root: str
+    home: str
+    real: Callable[[str], str] | None = None
+    """Where a path really leads, links followed. Without it a path is judged by its words alone."""
+
+
+def place(ground: Ground, word: str, folder: str | None, *, deletes: bool = False) -> Touched | None:
+    """The path that a word means in this folder; None where writing there does nothing."""
+    exact = True
+    if word.startswith(HERE):
+        word = "." + word[1:]
+    if word.startswith((HOME, "~/")) or word == "~":
+        word = ground.home + word[1:]
+    elif word.startswith("~"):
+        word = f"/{word}"  # somebody else's home: wherever it is, it is not here
+    cut = re.search(f"[{HOLE}{WILD}{HOME}{HERE}]", word)
+    if cut:
+        known, rest = word[: cut.start()], word[cut.start() :]
+        if cut[0] != WILD or HOLE in rest or HOME in rest or ".." in rest.split("/"):
+            return Touched(shown(word), Reach.UNKNOWN, exact=False, deletes=deletes)
+        word, exact = known[: known.rfind("/") + 1] or ".", False
+    if not word.startswith("/"):
+        if folder is None:
+            return Touched(shown(word), Reach.UNKNOWN, exact=False, deletes=deletes)
+        word = f"{folder}/{word}"
+    path = normal(word)
+    if _NOTHING.fullmatch(path):
+        return None
+    return Touched(path, _reach(ground, word, path), exact=exact, deletes=deletes)
+
+
+def _reach(ground: Ground, word: str, path: str) -> Reach:
+    # Not the normal form is followed: behind a link, `..` leads elsewhere than its words say.
+    places = [path] if ground.real is None else [path, normal(ground.real(word))]
+    for at in places:
+        if _MACHINE.fullmatch(at) and not at.startswith(_SHARED_MEMORY):
+            return Reach.IRREVERSIBLE
+    return Reach.RESTORABLE if all(below(at, ground.root) for at in places) else Reach.OUTSIDE
+
+
+def normal(path: str) -> str:
+    """An absolute path with `.` and `..` resolved by its words."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def below(path: str, root: str) -> bool:
+    top = normal(root)
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def shown(word: str) -> str:
+    """A word for human eyes."""
+    return word.translate({0: "…", 1: "*", 2: "$HOME", 3: "$PWD"})

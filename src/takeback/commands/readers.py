@@ -1,0 +1,235 @@
+"""Programs whose words are a language of their own, which a table of options cannot tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from takeback.commands.judgement import Reach
+from takeback.commands.options import Given, sort_words, spelling, takes_value
+from takeback.commands.paths import shown
+from takeback.commands.rules import is_plain
+from takeback.commands.sink import Folders, Sink
+from takeback.commands.words import HOLE, WILD, is_known
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A command, as a reader gets it."""
+
+    sink: Sink
+    words: Sequence[str]
+    given: Given
+    folders: Folders
+    rule: str
+    options: Mapping[str, str]
+
+    def means(self, word: str) -> tuple[str, ...]:
+        """What the rule says of a word that is an option."""
+        return spelling(self.options).meaning.get(word, ())
+
+    def say(self, reach: Reach, why: str) -> None:
+        self.sink.say(reach, self.words, self.rule, why)
+
+    def touch(
+        self, word: str, folders: Folders = (), *, deletes: bool = False, somewhere: bool = False
+    ) -> None:
+        """A path that it writes, here or in other folders."""
+        where = folders or self.folders
+        self.sink.touch(word, where, self.words, self.rule, deletes=deletes, somewhere=somewhere)
+
+
+Reader = Callable[[Told], None]
+
+
+# find
+
+
+def find(told: Told) -> None:
+    rest = list(told.words[1:])
+    while rest and rest[0] in ("-H", "-L", "-P"):
+        rest.pop(0)
+    roots = []
+    while rest and not rest[0].startswith(("-", "(", "!")):
+        roots.append(rest.pop(0))
+    roots = roots or ["."]
+    while rest:
+        word = rest.pop(0)
+        meaning = told.means(word)
+        if "runs" in meaning:
+            ends = [n for n, w in enumerate(rest) if w == ";" or (w == "+" and rest[n - 1] == "{}")]
+            inner, rest = (rest[: ends[0]], rest[ends[0] + 1 :]) if ends else (rest, [])
+            for root in roots:
+                told.sink.argv([w.replace("{}", f"{root}/{WILD}") for w in inner], told.folders)
+        elif "deletes" in meaning:
+            for root in roots:
+                told.touch(root, deletes=True, somewhere=True)
+        elif not meaning and word not in ("(", ")", "!", ","):
+            told.say(Reach.UNKNOWN, f"what {shown(word)} does is not known")
+        del rest[: 2 if "two" in meaning else takes_value(meaning)]
+
+
+# sed and awk
+
+
+def sed(told: Told) -> None:
+    from takeback.commands.scripts import is_plain_sed
+
+    scripts = told.given.values("sed")
+    files = list(told.given.operands)
+    if not scripts and not told.given.has("file"):
+        scripts, files = files[:1], files[1:]
+    if told.given.has("file") or not all(map(is_plain_sed, scripts)):
+        told.say(Reach.UNKNOWN, "its script may write or run something")
+    if told.given.has("inplace"):
+        for file in files:
+            told.touch(file)
+
+
+def awk(told: Told) -> None:
+    from takeback.commands.scripts import is_plain_awk
+
+    if told.given.has("file") or not all(map(is_plain_awk, told.given.operands[:1])):
+        told.say(Reach.UNKNOWN, "its program may write or run something")
+
+
+# Copying and packing
+
+
+def dd(told: Told) -> None:
+    for word in told.words[1:]:
+        if word.startswith("of="):
+            told.touch(word[3:])
+        elif word.startswith(HOLE):
+            told.say(Reach.UNKNOWN, "where it writes is not known")
+
+
+def tar(told: Told) -> None:
+    given = sort_words(_new_style(list(told.words[1:])), told.options, ())
+    folders = told.folders
+    for folder in given.values("folder"):
+        folders = told.sink.moved(folder, folders)
+    if given.has("runs") or given.has("unknown") or given.unclear:
+        told.say(Reach.UNKNOWN, "it may run something, or write anywhere")
+    if given.has("unpacks"):
+        told.touch(".", folders, somewhere=True)
+    elif given.has("packs"):
+        for archive in given.values("archive"):
+            if re.match(r"[\w.@-]+:", archive):
+                told.say(Reach.IRREVERSIBLE, f"writes to {archive}, on another machine")
+            elif archive != "-":
+                told.touch(archive)
+    elif not given.has("reads"):
+        told.say(Reach.UNKNOWN, "what it is to do is not known")
+    if given.has("removes"):
+        for file in given.operands:
+            told.touch(file, folders, deletes=True)
+
+
+def _new_style(words: list[str]) -> list[str]:
+    """`tar xzf a.tgz` as `tar -x -z -f a.tgz`."""
+    if not words or words[0].startswith("-"):
+        return words
+    letters, rest = words[0], words[1:]
+    if not letters.isalnum():
+        return words
+    sorted_out = []
+    for letter in letters:
+        sorted_out.append(f"-{letter}")
+        if letter in "fCIFbTXgKNVHL" and rest:
+            sorted_out.append(rest.pop(0))
+    return sorted_out + rest
+
+
+# git
+
+
+def is_plain_setting(text: str) -> bool:
+    """Whether a setting of git, with or without a value, makes no other program run."""
+    name = text.partition("=")[0]
+    return is_known(name) and is_plain(name.lower())
+
+
+_CONFIG_WORDS = {"set", "get", "list", "unset", "rename-section", "remove-section", "edit", "get-all"}
+
+
+def git_config(told: Told) -> None:
+    operands = list(told.given.operands)
+    verb = operands.pop(0) if operands and operands[0] in _CONFIG_WORDS else ""
+    reads = verb in ("get", "list", "get-all") or told.given.has("gets")
+    if reads or (not verb and len(operands) < 2 and not told.given.has("sets")):
+        return
+    if not operands or not is_plain_setting(operands[0]):
+        told.say(Reach.UNKNOWN, "this setting may make other commands of what follows")
+    file = next(iter(told.given.values("file")), "")
+    if told.given.has("global"):
+        file = "~/.gitconfig"
+    elif told.given.has("system"):
+        file = "/etc/gitconfig"
+    told.touch(file or ".git/config")
+
+
+# Databases and requests
+
+
+def sqlite(told: Told) -> None:
+    from takeback.commands import sql
+
+    file, *statements = told.given.operands or [":memory:"]
+    statements += told.given.values("sql")
+    if not statements:
+        told.say(Reach.UNKNOWN, "what it reads from its input is not known")
+    for text in statements:
+        if text.startswith("."):
+            if not re.fullmatch(r"\.(?:tables|schema|dump|indexes|databases|mode|headers)\b[\w\s%.]*", text):
+                told.say(Reach.UNKNOWN, f"what {text.split()[0]} does is not known")
+            continue
+        reach, why = sql.judge(text)
+        if re.search(r"attach|load_extension|writefile|edit\s*\(", text, re.IGNORECASE):
+            told.say(Reach.UNKNOWN, "it may write other files")
+        elif reach is Reach.IRREVERSIBLE and file != ":memory:":
+            told.touch(file)
+        elif reach is Reach.UNKNOWN:
+            told.say(reach, why)
+
+
+def httpie(told: Told) -> None:
+    operands = list(told.given.operands)
+    method = operands.pop(0).upper() if operands and operands[0].isalpha() and len(operands) > 1 else ""
+    data = any(re.match(r"[^:/?]+(?::?=|@)(?!=)", word) for word in operands[1:])
+    if not all(is_known(word) for word in operands[:1]):
+        told.say(Reach.UNKNOWN, "which request it makes is not known")
+    if (method or ("POST" if data else "GET")) not in ("GET", "HEAD", "OPTIONS"):
+        told.say(Reach.IRREVERSIBLE, f"sends a {method or 'POST'} request")
+
+
+# The shell's own
+
+
+def alias(told: Told) -> None:
+    for word in told.given.operands:
+        name, equals, line = word.partition("=")
+        if equals:
+            told.say(Reach.UNKNOWN, f"{name} is another command from now on")
+            told.sink.line(line, told.folders, told.words)
+
+
+def arithmetic(told: Told) -> None:
+    """Names of variables are evaluated, and an index in them may hold a command: `let 'a[$(rm x)]'`."""
+    if any("$(" in word or "`" in word for word in told.words[1:]):
+        told.say(Reach.UNKNOWN, "it may run what its arguments say")
+
+
+READERS: dict[str, Reader] = {
+    "find": find,
+    "sed": sed,
+    "awk": awk,
+    "dd": dd,
+    "tar": tar,
+    "git-config": git_config,
+    "sqlite": sqlite,
+    "httpie": httpie,
+    "alias": alias,
+    "arithmetic": arithmetic,
+}

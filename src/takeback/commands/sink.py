@@ -1,0 +1,43 @@
+"""Who hears what a command does. What reads a command knows only this of the line around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from takeback.commands.judgement import Reach
+
+Folders = tuple[str | None, ...]
+"""Where a command may run: None is a place that nobody knows."""
+
+
+class Sink(Protocol):
+    def say(self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "") -> None:
+        """The command with these words reaches so far, by this rule."""
+
+    def touch(
+        self,
+        word: str,
+        folders: Folders,
+        words: Sequence[str],
+        rule: str,
+        *,
+        deletes: bool = False,
+        somewhere: bool = False,
+    ) -> None:
+        """It writes or deletes this path; with `somewhere`, something at or below it."""
+
+    def moved(self, word: str, folders: Folders) -> Folders:
+        """The folders that a word leads to."""
+
+    def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None:
+        """It runs another command."""
+
+    def line(self, text: str, folders: Folders, words: Sequence[str]) -> None:
+        """It runs a line of shell."""
+
+    def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[Sink], None]) -> None:
+        """It runs something on another machine, or in a container."""
+
+    def goes_on(self) -> None:
+        """Something of it goes on when the line has ended."""

@@ -1,0 +1,211 @@
+"""The words of a shell line, with quotes taken off as a shell does.
+
+What only the running shell knows is left as a hole, and what is matched against files as a wildcard. Both are
+characters that no accepted line contains, so a word is one plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+HOLE = "\0"
+WILD = "\1"
+HOME = "\2"
+HERE = "\3"
+"""Where a path begins at the home folder, or at the current one by its full name."""
+
+_ANSI = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
+_ANSI_ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+)
+_EXPANSIONS = {
+    "simple_expansion",
+    "expansion",
+    "command_substitution",
+    "process_substitution",
+    "arithmetic_expansion",
+}
+_HERES = {"$PWD", "${PWD}", "$(pwd)", "`pwd`"}
+_HOMES = {"$HOME", "${HOME}"}
+
+
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
+_LETTERS = re.compile(r"_u([0-9a-f]{6})_")
+
+
+def as_letters(text: str) -> str:
+    """A text for the parser, which may crash on anything but ASCII: every other character becomes letters.
+
+    To a shell, too, they are ordinary characters of a word.
+    """
+    return _FOREIGN.sub(lambda match: f"_u{ord(match[0]):06x}_", text)
+
+
+def from_letters(text: bytes | None) -> str:
+    """The text as it was."""
+
+    def back(match: re.Match[str]) -> str:
+        code = int(match[1], 16)
+        return chr(code) if 0x80 <= code <= 0x10FFFF else match[0]
+
+    return _LETTERS.sub(back, (text or b"").decode("ascii"))
+
+
+class Misread(Exception):
+    """The parser took the text for something that a shell would not."""
+
+
+def is_known(word: str) -> bool:
+    """Whether these are exactly the characters that a program is given."""
+    return not any(mark in word for mark in (HOLE, WILD, HOME, HERE))
+
+
+def word_of(node: Node) -> str:
+    """The text of a word. Raises Misread where the parser cannot be right."""
+    text = _text(node)
+    if node.has_error:
+        raise Misread("a word that does not end")
+    match node.type:
+        case "concatenation":
+            return _braced("".join(_parts(node)))
+        case "string" | "translated_string":
+            return _in_quotes(node)
+        case "raw_string":
+            return text[1:-1]
+        case "ansi_c_string":
+            return _ansi(text[2:-1])
+        case "command_name":
+            return _braced("".join(_parts(node)))
+        case "process_substitution":
+            return "/dev/fd/63"
+        case kind if kind in _EXPANSIONS:
+            return _expanded(text)
+        case "word" | "number" | "extglob_pattern" | "regex" | "test_operator" | "variable_name":
+            return _braced(_unquoted(text)) if node.named_child_count == 0 else HOLE
+        case _:
+            return HOLE
+
+
+def words_of(nodes: Sequence[Node]) -> list[str]:
+    """The words of a command. Those with nothing between them, or only a backslash at the end of a line, are one."""
+    found: list[str] = []
+    last: Node | None = None
+    for node in nodes:
+        word = word_of(node)
+        if last is not None and _continues(last, node):
+            found[-1] = _braced(found[-1] + word)
+        else:
+            found.append(word)
+        last = node
+    return found
+
+
+def _continues(last: Node, node: Node) -> bool:
+    if last.end_byte == node.start_byte:
+        return True
+    above = node.parent
+    source, start = (above.text or b"", above.start_byte) if above else (b"", 0)
+    between = source[last.end_byte - start : node.start_byte - start]
+    return re.fullmatch(rb"(?:\\\r?\n)+", between) is not None
+
+
+def _parts(node: Node) -> Iterator[str]:
+    """The parts of a word, and what the parser left between them."""
+    source, at = node.text or b"", node.start_byte
+    for child in node.children:
+        yield _unquoted(from_letters(source[at - node.start_byte : child.start_byte - node.start_byte]))
+        if child.is_named:
+            yield word_of(child)
+        else:
+            yield _unquoted(_text(child))
+        at = child.end_byte
+    yield _unquoted(from_letters(source[at - node.start_byte :]))
+
+
+def _in_quotes(node: Node) -> str:
+    """A text in double quotes. What is no expansion in it is taken by its place, not by the parser's parts."""
+    source = node.text or b""
+    start, end = source.index(b'"') + 1, len(source) - 1
+    found, at = [], start
+    for child in node.children:
+        if child.type in _EXPANSIONS:
+            first, last = child.start_byte - node.start_byte, child.end_byte - node.start_byte
+            # The parser counts spaces before a backtick as its own.
+            inner = from_letters(source[first:last])
+            spaces = inner[: len(inner) - len(inner.lstrip())]
+            found += [_escaped(from_letters(source[at:first])), spaces, _expanded(inner.lstrip())]
+            at = last
+    found.append(_escaped(from_letters(source[at:end])))
+    return "".join(found)
+
+
+def _expanded(text: str) -> str:
+    if text in _HOMES:
+        return HOME
+    return HERE if text in _HERES else HOLE
+
+
+def _escaped(text: str) -> str:
+    """Inside double quotes a backslash counts only before a few characters."""
+    plain = re.sub(r"\\[\s\S]", "", text)
+    if re.search(r"`|\$[({]|\"|\$[A-Za-z_0-9@*#?!-]", plain):
+        raise Misread("an expansion inside quotes")
+    return re.sub(r"\\([$`\"\\]|\n)", lambda m: "" if m[1] == "\n" else m[1], text)
+
+
+_SPECIAL = re.compile(r"[\s;&|<>()`\"']|\$(?=[A-Za-z_0-9({'\"@*#?!-])")
+
+
+def _unquoted(text: str) -> str:
+    """Outside quotes a backslash takes the meaning from any character."""
+    if _SPECIAL.search(re.sub(r"\\[\s\S]", "", text)):
+        raise Misread("a word with a special character in it")
+    found = []
+    for plain, escaped in re.findall(r"\\([\s\S])|([\s\S])", text):
+        if plain:
+            found.append("" if plain == "\n" else plain)
+        else:
+            found.append(WILD if escaped in "*?[" else escaped)
+    return "".join(found)
+
+
+def _braced(word: str) -> str:
+    """`{a,b}` becomes several words. Which ones does not matter: it is not known."""
+    brace = word.find("{")
+    if brace < 0 or "}" not in word[brace:] or not re.search(r",|\.\.", word[brace:]):
+        return word
+    return word[:brace] + HOLE
+
+
+def _ansi(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        byte, short, long, octal, control, plain = match.groups()
+        if byte or octal:
+            code = int(byte, 16) if byte else int(octal, 8) & 0xFF
+            return chr(code) if 3 < code < 0x80 else HOLE
+        if short or long:
+            return chr(min(int(short or long, 16), 0x10FFFF))
+        if control:
+            return HOLE
+        return _ANSI.get(plain, plain if plain in "\\'\"?" else "\\" + plain)
+
+    return _ANSI_ESCAPE.sub(one, text)
+
+
+def _text(node: Node) -> str:
+    return from_letters(node.text)

@@ -1,0 +1,21 @@
+"""What a process does that is killed: one command on a workspace."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from takeback.opening import open_workspace
+from takeback.resources.sqlite import writing
+
+
+def command(root: str, home: str, name: str) -> None:
+    """Save, undo or redo."""
+    with open_workspace(Path(root), home=Path(home), watching=False) as tb:
+        getattr(tb, name)()
+
+
+def move(*paths: str) -> None:
+    """Take to a database what leads from one image to another."""
+    said = writing.move(*map(os.fsencode, paths))
+    assert not said, said
