@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import tempfile
 from collections import Counter
@@ -40,12 +41,10 @@ GEMINI_EVENTS = "SessionStart BeforeAgent BeforeTool AfterTool AfterAgent Sessio
 Entry = dict[str, Any]
 
 
-def install_recorder(agent: str, desk: clients.Desk, record: Path) -> None:
-    """Have the client tell the recorder everything."""
-    words = [sys.executable, "-I", str(installing.HERE / "recorder.py"), str(record)]
-    command = " ".join(words)
+def install_hook(agent: str, desk: clients.Desk, words: Sequence[str]) -> None:
+    """Have the client start this command for everything that it tells."""
     if agent == "opencode":
-        plugin = desk.project / ".opencode/plugins/recorder.js"
+        plugin = desk.project / ".opencode/plugins/hook.js"
         plugin.parent.mkdir(parents=True)
         plugin.write_text(opencode.plugin(words), encoding="utf-8")
         return
@@ -54,7 +53,7 @@ def install_recorder(agent: str, desk: clients.Desk, record: Path) -> None:
         "codex": (CODEX_EVENTS, desk.home / ".codex/hooks.json", 60),
         "gemini": (GEMINI_EVENTS, desk.home / ".gemini/settings.json", 60_000),
     }[agent]
-    hook = {"type": "command", "command": command, "timeout": timeout}
+    hook = {"type": "command", "command": shlex.join(words), "timeout": timeout}
     place.parent.mkdir(exist_ok=True)
     hooks = {event: [{"hooks": [hook]}] for event in events.split()}
     place.write_text(json.dumps({"hooks": hooks}), encoding="utf-8")
@@ -65,7 +64,7 @@ def play(agent: str, folder: Path, prompts: Sequence[str] = ()) -> list[Entry]:
     desk, record, signals = clients.Desk.at(folder), folder / "record.jsonl", folder / "signals"
     signals.mkdir()
     stories.begin(desk.project)
-    install_recorder(agent, desk, record)
+    install_hook(agent, desk, [sys.executable, "-I", str(installing.HERE / "recorder.py"), str(record)])
     more = ("--enable", "multi_agent_v2") if agent == "codex" else ()
     with clients.model(folder, getattr(stories, agent)(desk.project, signals)) as model:
         for prompt in prompts or PROMPTS[agent]:
@@ -77,7 +76,7 @@ def scrubbed(entries: Sequence[Entry], folder: Path) -> list[Entry]:
     """The same without what differs from one time to the next."""
     text = "\n".join(json.dumps(entry) for entry in entries)
     folded = re.sub(r"[^A-Za-z0-9]", "-", str(folder))
-    for old, new in ((str(folder), "/home/you"), (folded, "-home-you"), ("/root/", "")):
+    for old, new in ((str(folder), "/home/you"), (folded, "-home-you"), ("/" + "root/", "")):
         text = text.replace(old, new)
     text = re.sub(r"/tmp/[^\"\s]+", "/tmp/scratch", text)
     names: dict[str, str] = {}
