@@ -18,3 +18,8 @@ def plugin(command: Sequence[str] = COMMAND) -> str:
     head, found, tail = text.partition(_LINE)
     assert found, "opencode.js has another command than it should have"
     return f"{head}const COMMAND = {json.dumps(list(command))}{tail}"
+
+
+def is_ours(text: str) -> bool:
+    """Whether a plugin is this one, of whatever version."""
+    return text.startswith("// Takeback: ")
