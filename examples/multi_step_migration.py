@@ -14,11 +14,15 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import takeback
+
+# One file reads better here. Handlers of your own belong into a module, so that `takeback undo` finds them too.
+warnings.filterwarnings("ignore", message=".*part of the script itself")
 
 
 def database() -> sqlite3.Connection:
@@ -99,7 +103,9 @@ def migrate(folder: Path) -> None:
 
 def main(folder: Path) -> None:
     work = folder / "work"
-    work.mkdir()
+    if work.exists():
+        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+    work.mkdir(parents=True)
     os.chdir(work)
     os.environ["SHOP_DB"] = str(folder / "shop.db")
     Path("query.py").write_text("QUERY = 'SELECT name FROM customers'\n")

@@ -52,7 +52,9 @@ def solve(run: takeback.Run) -> str:
 
 def main(folder: Path) -> None:
     work = folder / "work"
-    work.mkdir()
+    if work.exists():
+        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+    work.mkdir(parents=True)
     os.chdir(work)
     write("top.py", "def top(items):\n    raise NotImplementedError\n")
     write("check.py", CHECK)

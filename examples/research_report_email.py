@@ -14,11 +14,15 @@ import tempfile
 import threading
 import urllib.error
 import urllib.request
+import warnings
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import takeback
+
+# One file reads better here. Handlers of your own belong into a module, so that `takeback undo` finds them too.
+warnings.filterwarnings("ignore", message=".*part of the script itself")
 
 SERVICE: dict[str, Any] = {"url": "", "full": True, "sent": {}}
 
@@ -92,7 +96,9 @@ def attempt(tb: takeback.Workspace) -> None:
 
 def main(folder: Path) -> None:
     work = folder / "work"
-    work.mkdir()
+    if work.exists():
+        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+    work.mkdir(parents=True)
     os.chdir(work)
     Path("notes.md").write_text("my own notes\n")
     server = HTTPServer(("127.0.0.1", 0), Mail)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from takeback.engine.diff import Diff
     from takeback.engine.report import RollbackReport
     from takeback.engine.runs import Run
+    from takeback.engine.seam import Action, Ask, Denied
+    from takeback.engine.sessions import Session
     from takeback.engine.steps import Step
     from takeback.opening import open_workspace as open  # noqa: A004  takeback.open is the name
     from takeback.resources.calls.resource import Call
@@ -37,7 +39,11 @@ else:
     _LATER = {
         "open": "opening:open_workspace",
         "Call": "resources.calls.resource:Call",
+        "Action": "engine.seam:Action",
+        "Ask": "engine.seam:Ask",
+        "Denied": "engine.seam:Denied",
         "Run": "engine.runs:Run",
+        "Session": "engine.sessions:Session",
         "Step": "engine.steps:Step",
         "action": "engine.actions:action",
         "current_call": "engine.actions:current_call",
@@ -61,11 +67,14 @@ else:
 
 __all__ = [
     "ABSENT",
+    "Action",
+    "Ask",
     "BackendError",
     "Call",
     "Checkpoint",
     "ConflictError",
     "CorruptionError",
+    "Denied",
     "Diff",
     "DriftError",
     "HandedOver",
@@ -77,6 +86,7 @@ __all__ = [
     "RollbackReport",
     "Run",
     "RunBusy",
+    "Session",
     "Step",
     "TakebackError",
     "UsageError",

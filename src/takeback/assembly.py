@@ -152,7 +152,7 @@ class Assembly:
         history = self.ledger.history
         return [
             CallsResource(history.latest, lambda id: self._calls.known(history.actions[id])),
-            MemoryResource(history.latest),
+            MemoryResource(history.latest, history.timeline),
         ]
 
     @cached_property

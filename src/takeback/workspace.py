@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
 
 from takeback import config
-from takeback.assembly import Assembly
 from takeback.core import events as e
 from takeback.core import ids, selection
 from takeback.core.change import Change, Target, Version
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
-from takeback.core.subjects import Action, Approval, Checkpoint
-from takeback.core.subjects import Run as Recorded
-from takeback.engine import processes, replay
-from takeback.engine.conductor import options_of
+from takeback.core.subjects import Action, Checkpoint
 from takeback.engine.diff import Diff
-from takeback.engine.gate import Approve
 from takeback.engine.paths import path_filter
 from takeback.engine.prune import Limits, Pruned, prune
-from takeback.engine.replay import Moment, State
 from takeback.engine.report import RollbackReport
-from takeback.engine.runs import Run
-from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, UsageError
+from takeback.errors import ConflictError, RollbackIncomplete, UsageError
 from takeback.ports import Finding
+from takeback.running import Running
 from takeback.storage.clock import SystemClock
 
 AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
 CONFIG = Target("files", config.FILE)
 
 
-class Workspace(Assembly):
+class Workspace(Running):
     """The state of one protected directory. Close it, or use it in a `with` block."""
 
     # What happened
@@ -141,117 +134,6 @@ class Workspace(Assembly):
             self.tracker.end_single(id, e.Outcome.DONE)
         finally:
             self.tracker.life.end(id)
-
-    def run(
-        self,
-        name: str,
-        *,
-        key: str = "",
-        autopilot: bool = False,
-        checkpoint: str = "step",
-        on_conflict: str = "keep",
-        approve: Approve | None = None,
-        approval_wait_s: float = 3600.0,
-        invariants: Sequence[Callable[[], object]] = (),
-        actor: str = "",
-        session: str = "",
-        ref: str = "",
-        command: Sequence[str] | None = None,
-        wait_s: float = 60.0,
-        steps: Sequence[str] = (),
-    ) -> Run:
-        """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception.
-
-        With `steps` its progress is also kept in a workflow file, for restarts.
-        """
-        options = options_of(
-            name,
-            key=key,
-            autopilot=autopilot,
-            checkpoint=checkpoint,
-            on_conflict=on_conflict,
-            invariants=invariants,
-            actor=actor or config.actor(),
-            session=session,
-            parent=self.parent_action(),
-            ref=ref,
-            command=config.command_line() if command is None else tuple(command),
-            folder=config.folder(),
-            wait_s=wait_s,
-            steps=tuple(steps),
-        )
-        return self.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
-
-    def resume(self, run: str = "") -> list[Recorded]:
-        """Settle what a crash left in doubt; gives the runs that wait to be continued, or the one that is named."""
-        return self.runs.resume(run)
-
-    def replay(self, run: str, to: str = "") -> Iterator[Moment]:
-        """A run once more, event by event, with the recorded results and without any effect."""
-        return replay.replay(self.journal.read, run, to, self._calls.result)
-
-    def states_at(self, id: str) -> list[State]:
-        """How the run that an id belongs to stood when that was over; for a checkpoint, each run that was open."""
-        return replay.states_at(self.journal.read, id)
-
-    def result(self, action: Action) -> Any:
-        """All of what a call gave."""
-        return self._calls.result(action)
-
-    # What runs need of humans
-
-    def approvals(self) -> list[Approval]:
-        """Questions that wait for an answer."""
-        return self.runs.approvals()
-
-    def approve(self, id: str, *, payload: str = "") -> Approval:
-        """Allow exactly what a question asks for, once. Refused to whatever runs inside an action."""
-        return self.runs.answer(
-            id, granted=True, actor=config.actor(), payload=payload, inside=self.inside_action()
-        )
-
-    def deny(self, id: str, why: str = "") -> Approval:
-        return self.runs.answer(id, granted=False, actor=config.actor(), why=why)
-
-    def handovers(self) -> list[Recorded]:
-        """Runs that wait for a human."""
-        return self.runs.handovers()
-
-    def take(self, run: str) -> Recorded:
-        """Say that you look after a run that was handed over."""
-        return self.runs.take(run, config.actor())
-
-    def give_back(
-        self,
-        run: str,
-        note: str = "",
-        *,
-        happened: Sequence[str] | Mapping[str, Any] = (),
-        never: Sequence[str] = (),
-    ) -> Recorded:
-        """Give a run back so that it can be continued, with your word on the calls that are in doubt.
-
-        `happened` names calls, or maps each to what it gave, for the run to go on with.
-        """
-        if inside := self.inside_action():
-            raise RefusedError(
-                f"this was asked from inside {inside}: only a human gives a run back. Nothing was changed",
-                hint="do it from a terminal of your own",
-            )
-        return self.runs.give_back(run, config.actor(), note, happened, never)
-
-    def inside_action(self) -> str:
-        """The action in whose process tree this process is, by its environment, its own number or its parents'."""
-        if parent := self.parent_action():
-            return parent
-        line = processes.lineage()
-        running = self.history.open_actions()
-        return next((a.id for a in running if getattr(a.began, "process", None) in line), "")
-
-    def parent_action(self) -> str:
-        """The action of this workspace inside which this process runs."""
-        name, _, id = config.parent_action().rpartition(":")
-        return id if name == self.state.name else ""
 
     # Taking back
 

@@ -13,7 +13,7 @@ from takeback import ABSENT, Call, faults
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Verdict
 from takeback.core.values import DEEPEST, plain
-from takeback.engine import calling
+from takeback.engine import recorder
 from takeback.engine.ground import name_in_rules
 from takeback.errors import HandedOver, RefusedError, RollbackIncomplete, UsageError
 from tests.runs import tools
@@ -87,7 +87,7 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     monkeypatch.setattr(faults, "reach", reached)
 
 
-@pytest.mark.parametrize("where", [calling.RECORDED, calling.MADE, calling.ENDED])
+@pytest.mark.parametrize("where", [recorder.RECORDED, recorder.MADE, recorder.ENDED])
 @pytest.mark.parametrize("checkpoint", ["step", "action"])
 def test_an_interrupt_around_the_effect(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, where: str, checkpoint: str
@@ -97,7 +97,7 @@ def test_an_interrupt_around_the_effect(
         interrupting(patched, where)
         run.call(tools.book, "room")
     assert items() == {}
-    assert made("room") == (where != calling.RECORDED)
+    assert made("room") == (where != recorder.RECORDED)
     assert run.report is not None
     assert run.report.verdict is (Verdict.CLEAN if made("room") else Verdict.NOTHING)
 
@@ -107,14 +107,14 @@ def test_an_interrupt_that_nobody_can_judge_is_handed_over(
 ) -> None:
     run = scene.tb.run("interrupted", key="k")
     with monkeypatch.context() as patched, pytest.raises(RollbackIncomplete), run:
-        interrupting(patched, calling.RECORDED)
+        interrupting(patched, recorder.RECORDED)
         run.call(tools.book_blindly, "room")
     assert scene.tb.history.runs[run.id].life is Life.HANDED_OVER
     with pytest.raises(HandedOver):
         scene.tb.run("interrupted", key="k").__enter__()
 
 
-@pytest.mark.parametrize("where", [calling.RECORDED, calling.MADE, calling.ENDED])
+@pytest.mark.parametrize("where", [recorder.RECORDED, recorder.MADE, recorder.ENDED])
 def test_a_run_that_outlives_an_interrupt_does_not_book_twice(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 import takeback
 from takeback import Call, faults
 from takeback.core.rollback import Verdict
-from takeback.engine import calling
+from takeback.engine import recorder
 from takeback.errors import RollbackIncomplete, UsageError
 from takeback.testing.crash import child_environment
 from tests.runs import tools
@@ -95,12 +95,12 @@ def clean_up(scene: Scene) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("where", [calling.BEFORE_RECORD, "put"])
+@pytest.mark.parametrize("where", [recorder.BEFORE_RECORD, "put"])
 def test_a_clean_up_leaves_values_that_are_about_to_be_recorded(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     run = scene.tb.run("clean-up")
-    reach, close = faults.reach, calling.Caller._close
+    reach, close = faults.reach, recorder.Recorder.close
 
     def reached(point: str) -> None:
         if point == where:
@@ -113,7 +113,7 @@ def test_a_clean_up_leaves_values_that_are_about_to_be_recorded(
         close(self, *args, **kwargs)
 
     monkeypatch.setattr(faults, "reach", reached)
-    monkeypatch.setattr(calling.Caller, "_close", closing)
+    monkeypatch.setattr(recorder.Recorder, "close", closing)
     with run:
         scene.human("made", "by the agent")
         run.call(book, "room", password=SECRET)

@@ -9,6 +9,7 @@ import click
 from takeback.cli.session import Session, ago, paint, plural, shortened
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
+from takeback.core.subjects import Run
 from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
@@ -27,21 +28,24 @@ _CHOICES = {
 _WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kept": "keep"}
 
 
-def answer(session: Session, workspace: Workspace, do: Callable[[], RollbackReport]) -> int:
-    """Do a rollback, print what came of it, and return the exit code."""
+def answer(
+    session: Session, workspace: Workspace, do: Callable[[], RollbackReport], *, last: bool = False
+) -> int:
+    """Do a rollback, print what came of it, and return the exit code. `last`: nobody said what is to be undone."""
     try:
         report = do()
     except ConflictError as error:
         return _print_stopped(session, error, workspace.history)
     except RollbackIncomplete as error:
         report = error.report
-    return print_report(session, workspace.history, report)
+    return print_report(session, workspace.history, report, last=last)
 
 
-def print_report(session: Session, history: History, report: RollbackReport) -> int:
+def print_report(session: Session, history: History, report: RollbackReport, *, last: bool = False) -> int:
     """Print a report and return the exit code that goes with it."""
+    run = _only_a_part(history, report) if last else None
     if session.json:
-        session.data(report.data())
+        session.data(report.data() | ({"part_of": run.id} if run else {}))
         return _code(report)
     if report.finished_earlier:
         session.line(
@@ -60,8 +64,20 @@ def print_report(session: Session, history: History, report: RollbackReport) -> 
     for did, lines in _groups(report):
         for head, line in zip([did] + [""] * (len(lines) - 1), lines, strict=True):
             session.line(f"  {paint(head.ljust(10), bold=True)} {line}")
+    if run:
+        part = "would be" if report.preview else "was"
+        name = shortened(run.began.name, 40)
+        session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
     _print_close(session, report)
     return _code(report)
+
+
+def _only_a_part(history: History, report: RollbackReport) -> Run | None:
+    """The run of which an action was taken back that did more than that, and did not mean only that."""
+    action = history.actions.get(report.of[0]) if len(report.of) == 1 else None
+    run = history.runs.get(action.stream) if action and report.kind == "undo" else None
+    others = [id for id in run.actions if id not in report.of] if run else []
+    return run if any(history.live(id) for id in others) else None
 
 
 def _print_stopped(session: Session, error: ConflictError, history: History) -> int:
@@ -84,7 +100,7 @@ def _choices(report: RollbackReport, history: History) -> list[str]:
         later = (
             f" (later: {', '.join(_called(history, id) for id in item.blockers)})" if item.blockers else ""
         )
-        lines.append(f"  conflict   {item.target}: {item.why}{later}")
+        lines.append(f"  conflict   {item.target.said}: {item.why}{later}")
     if not report.choices:
         return [*lines, f"  {hint_of(report)}"]
     ids = " ".join(report.of)
@@ -126,10 +142,11 @@ def _print_close(session: Session, report: RollbackReport) -> None:
     session.line(f"Verified {verified:,} of {total:,} against the disk.  Changed your mind?  {other}")
     if report.verdict is Verdict.PARTIAL:
         remaining = [item for item in report.items if not item.verified or item.did in ("failed", "conflict")]
-        noun = plural(len(remaining), "path is", "paths are")
-        click.echo(f"Incomplete: {noun} not as before.", err=True)
+        noun = "path" if all(item.resource == "files" for item in remaining) else "thing"
+        count = plural(len(remaining), f"{noun} is", f"{noun}s are")
+        click.echo(f"Incomplete: {count} not as before.", err=True)
         for item in remaining[:NAMES_SHOWN]:
-            click.echo(f"  {item.target}: {item.why or item.did}", err=True)
+            click.echo(f"  {item.target.said}: {item.why or item.did}", err=True)
 
 
 def _code(report: RollbackReport) -> int:

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import msgspec
+
 from takeback.cli.session import ago, iso, plural, shortened, until
 from takeback.cli.views import counted, is_folder, run_data, taken_back, what_run
 from takeback.core.change import Change
@@ -54,22 +56,50 @@ def waits_for_a_decision(history: History, run: Run) -> bool:
 # How to go on
 
 
-def ways_on(history: History, run: Run) -> list[tuple[str, str]]:
-    """What a person can do about a run that stands still: what it does, and the command."""
-    ways: list[tuple[str, str]] = []
+class Way(msgspec.Struct, frozen=True):
+    """What a person can do about a run that stands still: what it does, the command if there is one, a remark."""
+
+    does: str
+    command: str = ""
+    remark: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.command}   ({self.remark})"
+            if self.command and self.remark
+            else self.command or self.remark
+        )
+
+
+def ways_on(history: History, run: Run) -> list[Way]:
+    """What a person can do about a run that stands still."""
+    ways: list[Way] = []
     if run.life is Life.HANDED_OVER:
         if not run.taken_by:
-            ways.append(("look after it", f"takeback handover take {run.id}"))
-        words = " ".join(f"--happened|--never {action.id}" for action in doubtful(history, run))
-        ways.append(("give it back", f"takeback handover return {run.id} {words}".rstrip()))
+            ways.append(Way("look after it", f"takeback handover take {run.id}"))
+        ways += _ways_to_give_back(run, doubtful(history, run))
     elif run.began.key and run.began.command:
         command = shortened(shlex.join(run.began.command), 60)
-        ways.append(("continue", f"takeback resume {run.id} --exec   ({command})"))
+        ways.append(Way("continue", f"takeback resume {run.id} --exec", command))
     elif run.began.key:
-        ways.append(("continue", f"run your program again: it finds {run.id} by the key {run.began.key!r}"))
+        ways.append(
+            Way("continue", "", f"run your program again: it finds {run.id} by the key {run.began.key!r}")
+        )
     if any(history.live(id) for id in run.actions):
-        ways.append(("take it back", f"takeback undo {run.id}"))
+        ways.append(Way("take it back", f"takeback undo {run.id}"))
     return ways
+
+
+def _ways_to_give_back(run: Run, unsure: list[Action]) -> list[Way]:
+    command = f"takeback handover return {run.id}"
+    if len(unsure) != 1:
+        remark = f"with --happened ID or --never ID for each of {plural(len(unsure), 'call')} in doubt"
+        return [Way("give it back", command, remark if unsure else "")]
+    (call,) = unsure
+    return [
+        Way(f"{call.name} happened", f"{command} --happened {call.id}"),
+        Way("it never did", f"{command} --never {call.id}"),
+    ]
 
 
 def standing_lines(history: History, run: Run) -> list[str]:
@@ -90,8 +120,9 @@ def standing_lines(history: History, run: Run) -> list[str]:
             lines.append(f"  in doubt: {action.id} {action.name}: {action.why}")
         elif action.life is Life.SETTLED:
             lines.append(f"  {action.id} {action.name} was in doubt: {action.why}")
-    width = max((len(way) for way, _ in ways_on(history, run)), default=0)
-    return lines + [f"  {way.ljust(width)}   {command}" for way, command in ways_on(history, run)]
+    ways = ways_on(history, run)
+    width = max((len(way.does) for way in ways), default=0)
+    return lines + [f"  {way.does.ljust(width)}   {way}" for way in ways]
 
 
 def standing_data(history: History, run: Run) -> dict[str, Any]:
@@ -101,7 +132,10 @@ def standing_data(history: History, run: Run) -> dict[str, Any]:
         "command": list(run.began.command),
         "folder": run.began.folder,
         "can_be_executed": can_be_executed(run),
-        "next": [{"does": way, "command": command} for way, command in ways_on(history, run)],
+        "next": [
+            {"does": way.does, "command": way.command or None, "remark": way.remark}
+            for way in ways_on(history, run)
+        ],
     }
 
 

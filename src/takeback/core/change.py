@@ -25,6 +25,14 @@ class Target(
     def __str__(self) -> str:
         return self.name if not self.root else f"{self.root}:{self.name}"
 
+    @property
+    def said(self) -> str:
+        """Its name for people: of what a run remembers, the key and whose it is."""
+        if self.resource != "memory":
+            return str(self)
+        keys = self.name.removeprefix("/").replace("~1", "/").replace("~0", "~")
+        return f"{keys} of {self.root}"
+
 
 class Version(
     msgspec.Struct, frozen=True, gc=False, eq=False, omit_defaults=True, forbid_unknown_fields=True

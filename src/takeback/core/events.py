@@ -15,7 +15,7 @@ import msgspec
 from takeback.core import ids
 from takeback.core.change import Change, Target
 
-EVENTS_VERSION = 2
+EVENTS_VERSION = 3
 
 
 class Effect(StrEnum):
@@ -100,6 +100,9 @@ class RunBegan(_Base, frozen=True, tag="run-began"):
     autopilot: bool = False
     folder: str = ""
     """Where the command was given."""
+    detached: bool = False
+    """It is not the work of one process, so the end of none ends it, unless `process` names one."""
+    process: Process | None = None
 
 
 class RunEnded(_Base, frozen=True, tag="run-ended"):
@@ -234,6 +237,8 @@ class ApprovalAsked(_Base, frozen=True, tag="approval-asked"):
     expires_us: int
     arguments: Any = None
     why: str = ""
+    key: str = ""
+    """The action that it was asked for, where another process may come back for the answer."""
 
 
 class ApprovalAnswered(_Base, frozen=True, tag="approval-answered"):

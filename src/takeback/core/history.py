@@ -16,6 +16,7 @@ from takeback.core import events as e
 from takeback.core import lifecycle
 from takeback.core.change import ABSENT, Change, Entry, Target, Version
 from takeback.core.lifecycle import Life
+from takeback.core.memory import value_after
 from takeback.core.record import Record
 from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
 
@@ -329,16 +330,22 @@ class History:
             action.made.append(entry)
             self._timeline[entry.target].append(entry)
             if entry.target.resource == "memory":
-                self._remember(change)
+                self._remember(record, change)
             for other in change.shared_with:
                 self._shared[other].append(entry)
 
-    def _remember(self, change: Change) -> None:
-        values = self.memory[change.target.root]
+    def _remember(self, record: Record, change: Change) -> None:
+        values, name, timeline = (
+            self.memory[change.target.root],
+            change.target.name,
+            self._timeline[change.target],
+        )
+        current = values.pop(name, None)
         if change.after:
-            values[change.target.name] = change.after.data
-        else:
-            values.pop(change.target.name, None)
+            try:
+                values[name] = value_after(timeline, len(timeline) - 1, current)
+            except (KeyError, TypeError):
+                self._breach(record, f"nobody knows the value that {change.target.said} is made of")
 
     def _move(self, record: Record, table: lifecycle.Table, subject: Any, called: str) -> bool:
         life = lifecycle.follow(table, subject.life, record.event)

@@ -29,6 +29,11 @@ def action_key(step: str, position: int, name: str, intended: Any) -> str:
     return _short([step, position, name, intended])
 
 
+def alike(step: str, name: str, intended: Any) -> bytes:
+    """What calls of one step have in common that are to do the same. For this process; it is not kept."""
+    return _encoder.encode([step, name, intended])
+
+
 def intent_key(name: str, intended: Any) -> str:
     """What a call is to do, wherever it stands."""
     return _short([name, intended])

@@ -7,11 +7,12 @@ leaves the other. A list is one value: its order is its meaning.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.change import ABSENT, Change, Entry, Target, Version
 from takeback.core.codec import digest
 
 RESOURCE = "memory"
@@ -60,8 +61,72 @@ def version(value: Any) -> Version:
 def changes(run: str, before: dict[str, Any], after: dict[str, Any]) -> tuple[Change, ...]:
     """How one state of a run's memory differs from another."""
     return tuple(
-        Change(Target(RESOURCE, path, run), old, new)
+        _change(Target(RESOURCE, path, run), old, new)
         for path in sorted(before.keys() | after.keys())
         if (old := version(before[path]) if path in before else ABSENT)
         != (new := version(after[path]) if path in after else ABSENT)
     )
+
+
+# A list that grows is not recorded anew with each item: a version may say instead what makes it of the one before.
+# A value is never a dictionary with something in it, so one that is such a dictionary says that.
+
+LONG = 8
+_NULL = version(None)
+
+
+def _change(target: Target, old: Version, new: Version) -> Change:
+    """A change, with both values; of a long list of which little changed, with that."""
+    was, now = old.data, new.data
+    if not isinstance(was, list) or not isinstance(now, list) or len(was) < LONG:
+        return Change(target, old, new)
+    same = _alike(was, now)
+    rest = min(len(was), len(now)) - same
+    tail = min(_alike(was[::-1], now[::-1]), rest)
+    drop, add = len(was) - same - tail, now[same : len(now) - tail]
+    splice = {"at": same, "drop": drop, "add": add}
+    # For Python, 1 and True are alike: what is made of it must be the value itself.
+    if 2 * (drop + len(add)) > len(was) or version(spliced(was, splice)) != new:
+        return Change(target, old, new)
+    return Change(target, Version(old.id), Version(new.id, data=splice))
+
+
+def _alike(one: list[Any], other: list[Any]) -> int:
+    """How many items they begin with alike."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def spliced(value: list[Any], how: Any) -> list[Any]:
+    """The value that a version makes of the one before it."""
+    return [*value[: how["at"]], *how["add"], *value[how["at"] + how["drop"] :]]
+
+
+def is_whole(version: Version) -> bool:
+    """Whether a version has its value with it."""
+    if version.data is None:
+        return version == _NULL
+    return not isinstance(version.data, dict) or not version.data
+
+
+def value_after(timeline: Sequence[Entry], n: int, current: Any) -> Any:
+    """What the n-th change of a target made of it. `current` is what the one before that had made."""
+    change = timeline[n].change
+    if is_whole(change.after):
+        return change.after.data
+    follows = n > 0 and timeline[n - 1].change.after == change.before
+    return spliced(current if follows else value_of(change.before, timeline[:n]), change.after.data)
+
+
+def value_of(version: Version, timeline: Sequence[Entry]) -> Any:
+    """The value of a version, found in what was done to its target; KeyError where that never had it."""
+    if is_whole(version):
+        return version.data
+    value: Any = None
+    for n, entry in enumerate(timeline):
+        if entry.change.before == version and is_whole(entry.change.before):
+            return entry.change.before.data
+        value = value_after(timeline, n, value) if entry.change.after else None
+        if entry.change.after == version:
+            return value
+    raise KeyError(version.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
@@ -12,7 +13,7 @@ import msgspec
 
 from takeback.core.events import Effect, Handlers
 from takeback.errors import UsageError
-from takeback.resources.calls.handlers import name_of
+from takeback.resources.calls.handlers import MAIN, name_of
 from takeback.resources.calls.resource import Call
 
 Function = Callable[..., Any]
@@ -44,7 +45,16 @@ class Declared(msgspec.Struct, frozen=True):
         return Handlers(_name(self.undo) if self.undo else "", _name(self.check) if self.check else "")
 
 
-_name = functools.lru_cache(maxsize=1024)(name_of)
+@functools.lru_cache(maxsize=1024)
+def _name(function: Function) -> str:
+    name = name_of(function)
+    if name.startswith(f"{MAIN}:"):
+        warnings.warn(
+            f"{function.__qualname__} is part of the script itself, so only this script can call it: "
+            "`takeback undo` and `takeback resume` cannot. Move it into a module",
+            stacklevel=2,
+        )
+    return name
 
 
 @overload
@@ -83,7 +93,7 @@ def action(
     """
 
     def declaring(declared: F) -> F:
-        chosen = _effect(effect, undo)
+        chosen = effect_of(effect, undo)
         _refuse_async(undo=undo, check=check)
         called = name or _called(declared)
         made = Declared(called, chosen, undo, check, retries, tuple(retry_on), tuple(volatile))
@@ -112,7 +122,7 @@ def _refuse_async(**named: Function | None) -> None:
             )
 
 
-def _effect(named: str, undo: Function | None) -> Effect:
+def effect_of(named: str, undo: Function | None) -> Effect:
     if not named:
         return Effect.COMPENSABLE if undo else Effect.RESTORABLE
     try:

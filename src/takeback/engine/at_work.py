@@ -37,14 +37,10 @@ class AtWork:
         """From here on this process, and no fork of it, makes the calls."""
         self._pid = os.getpid()
 
-    @contextmanager
-    def on(self, key: str) -> Iterator[None]:
+    def on(self, key: str) -> _On:
         """For the length of a call. Whoever comes with the same key waits, and then finds the result."""
         self.refuse_forked()
-        with self._changed:
-            self._changed.wait_for(lambda: self._enter(key))
-        with self._noted(key):
-            yield
+        return _On(self, key)
 
     @asynccontextmanager
     async def on_async(self, key: str) -> AsyncIterator[None]:
@@ -52,18 +48,8 @@ class AtWork:
         self.refuse_forked()
         while not self._enter(key):
             await asyncio.sleep(POLL_S)
-        with self._noted(key):
+        with _Noted(self, key):
             yield
-
-    @contextmanager
-    def _noted(self, key: str) -> Iterator[None]:
-        """Let this context know that it is inside of the call, until that is over."""
-        token = _inside.set(_inside.get() | {(id(self), key)})
-        try:
-            yield
-        finally:
-            _inside.reset(token)
-            self._leave(key)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -126,6 +112,31 @@ class AtWork:
             self._closed = why
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._keys, wait_s)
+
+
+class _Noted:
+    """Lets this context know that it is inside of a call that has begun, until that is over."""
+
+    def __init__(self, work: AtWork, key: str) -> None:
+        self._work = work
+        self._key = key
+
+    def __enter__(self) -> None:
+        self._token = _inside.set(_inside.get() | {(id(self._work), self._key)})
+
+    def __exit__(self, *error: object) -> None:
+        _inside.reset(self._token)
+        self._work._leave(self._key)
+
+
+class _On(_Noted):
+    """Waits for its turn first."""
+
+    def __enter__(self) -> None:
+        work = self._work
+        with work._changed:
+            work._changed.wait_for(lambda: work._enter(self._key))
+        super().__enter__()
 
 
 async def wholly(

@@ -168,6 +168,8 @@ def _check_syntax(data: bytes, start: int, body: bytes) -> None:
         if place is None:
             place = len(body[: int(at[1])].decode("utf-8", "ignore"))
         what = _BYTE.sub("", str(error)).removeprefix("JSON is malformed: ")
+        if b"```" in body and not body.lstrip().startswith((b"{", b"[", b'"')):
+            what += ". There is text around a Markdown fence: ask for the JSON alone"
         raise _invalid(text, len(data[:start].decode()) + place, f"this is no JSON: {what}") from None
     except RecursionError:
         raise InvalidOutput("the output is nested too deeply; nothing was applied") from None

@@ -19,9 +19,12 @@ from takeback.engine import gate
 from takeback.engine.calls import Calls, in_doubt, told
 from takeback.engine.gate import Approve, Gate, Judge
 from takeback.engine.kept_file import KeptFile
+from takeback.engine.options import Options
 from takeback.engine.replanning import choice_of, seconds_of, text_of
 from takeback.engine.rollback import Rollbacks
-from takeback.engine.runs import Options, Parts, Run
+from takeback.engine.runs import Parts, Run
+from takeback.engine.seam import Place
+from takeback.engine.sessions import Session, attached, joined, leader
 from takeback.engine.tracker import Tracker
 from takeback.errors import RefusedError, UsageError
 from takeback.ports import Clock, Databases
@@ -59,19 +62,56 @@ class Conductor:
                 f"{options.checkpoint!r} is no checkpoint granularity", hint="one of action, step, run"
             )
         seconds_of("approval_wait_s", approval_wait_s)
+        o = options = msgspec.structs.replace(options, name=redact(options.name))
+        return Run(self._parts(o, approve, approval_wait_s), o)
+
+    def _parts(self, o: Options, approve: Approve | None = None, approval_wait_s: float = 3600.0) -> Parts:
         door = Gate(
             self._ledger,
             self._tracker.lock,
             self._clock,
             self._judges(),
-            autopilot=options.autopilot,
+            autopilot=o.autopilot,
             approve=approve,
             wait_s=approval_wait_s,
         )
-        o = options = msgspec.structs.replace(options, name=redact(options.name))
         file = KeptFile(self._root, o.name, o.key, o.steps, o.actor)
-        parts = Parts(self._tracker, self._rollbacks, self._calls, door, self._recover, file, self._databases)
-        return Run(parts, o)
+        return Parts(self._tracker, self._rollbacks, self._calls, door, self._recover, file, self._databases)
+
+    # Runs that are not the work of one process
+
+    def session(self, options: Options, *, pid: int, approve: Approve | None) -> Session:
+        """The open session with this key, or a new one."""
+        self._recover()
+        o = msgspec.structs.replace(options, name=redact(options.name))
+        lead = leader(pid)
+        began = e.RunBegan(
+            o.name,
+            o.key,
+            o.actor,
+            o.session,
+            o.parent,
+            o.ref,
+            autopilot=o.autopilot,
+            folder=o.folder,
+            detached=True,
+            process=lead,
+        )
+        place = Place(parent=self._there(o.parent), actor=o.actor, session=o.session, process=lead)
+        return joined(self._parts(o, approve), began, place)
+
+    def attach(self, id: str, *, actor: str, parent: str) -> Session:
+        """An open run of whatever process, to begin and end actions in it from here."""
+        self._recover()
+        run = self._known(self._ledger.refresh(), id)
+        place = Place(
+            parent=self._there(parent), actor=actor, session=run.began.session, process=run.began.process
+        )
+        options = Options(run.began.name, actor=actor, autopilot=run.began.autopilot)
+        return attached(self._parts(options), run, place)
+
+    def _there(self, action: str) -> str:
+        return action if action in self._ledger.history.actions else ""
 
     def resume(self, id: str = "") -> list[Recorded]:
         """Settle what a crash left in doubt; gives the runs that can be continued, or the one that is named."""
@@ -79,6 +119,10 @@ class Conductor:
         history = self._ledger.refresh()
         if id:
             run = self._known(history, id)
+            if run.life is Life.OPEN and run.began.detached and run.began.process is None:
+                # No process was named whose end would tell. Whoever asks for this says that it is over.
+                Session(self._parts(Options(run.began.name)), id, Place()).end(error="it was left open")
+                return []
             if run.life not in (Life.INTERRUPTED, Life.HANDED_OVER):
                 raise UsageError(f"run {id} is {run.life}, so there is nothing to resume")
             return [run]

@@ -6,6 +6,7 @@ An approval is bound to the digest of exactly what is to be done, holds once, an
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -70,14 +71,26 @@ class Gate:
         self._approve = approve
         self._wait_s = wait_s
         self._claimed: set[str] = set()
+        self._asked: dict[str, Ruling] = {}
         self._claiming = threading.Lock()
 
     def go_on(self, actions: Iterable[Action]) -> None:
         """The run goes on after an interruption, with these behind it."""
         self._judge.go_on(tool for action in actions if (tool := getattr(action.began, "tool", "")))
 
-    def rule(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
-        """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask."""
+    def rule(self, name: str, effect: e.Effect, arguments: Any, key: str = "") -> Ruling:
+        """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.
+
+        With the `key` of an action it is judged, and counted, once, however often it is tried.
+        """
+        if key in self._asked:
+            return self._asked[key]
+        ruling = self._ruled(name, effect, arguments)
+        if key and ruling.do == "ask":
+            self._asked[key] = ruling
+        return ruling
+
+    def _ruled(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
         ruling = self._judge(name, effect, arguments)
         if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow":
             return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
@@ -102,36 +115,47 @@ class Gate:
         `tool` and `named` are its name and its arguments as the rules know them, where they differ;
         `seen` is what of them may be shown.
         """
-        seen = view(arguments) if seen is None else seen
         ruling = self.rule(tool or name, effect, arguments if named is None else named)
         if ruling.do == "allow":
             return []
-        if ruling.do == "deny":
-            self.refuse(run, name, effect, seen, ruling)
-        with self._claiming:  # it holds once: another thread with the same payload asks its own question
-            approval = self.ask(run, name, effect, arguments, ruling.why, tool, seen)
-            self._claimed.add(approval.id)
-        if self._approve is not None and approval.life is Life.OPEN:
-            self._answer(approval.id, run, granted=bool(self._approve(approval)))
-        if approval.life is Life.OPEN:
-            # Whoever looks at the program should see what it waits for.
-            _log.warning("%s waits for your word: takeback approve %s", name, approval.id)
-        self._wait(approval.id)
-        settled = self._ledger.history.approvals[approval.id]
-        if settled.life is not Life.GRANTED:
-            unanswered = settled.life is Life.OPEN
-            why = settled.why or ("nobody answered in time" if unanswered else "it was denied")
-            self.refuse(run, name, effect, seen, Ruling("deny", approval.id, why))
-        return [e.ApprovalUsed(approval.id)]
-
-    def refuse(self, run: str, name: str, effect: e.Effect, seen: Any, ruling: Ruling) -> None:
-        self._ledger.append([e.ActionRefused(name, effect, ruling.why, ruling.rule, shortened(seen))], run)
+        seen = view(arguments) if seen is None else seen
+        if ruling.do == "ask":
+            with self._claiming:  # it holds once: another thread with the same payload asks its own question
+                approval = self.ask(run, name, effect, arguments, ruling.why, tool, seen)
+                self._claimed.add(approval.id)
+            self.consult(approval)
+            if approval.life is Life.OPEN:
+                # Whoever looks at the program should see what it waits for.
+                _log.warning("%s waits for your word: takeback approve %s", name, approval.id)
+            answer = self.wait(approval.id)
+            if answer is None:
+                return [e.ApprovalUsed(approval.id)]
+            ruling = answer
+        self.note(run, name, effect, seen, ruling)
         raise RefusedError(
             f"{name} was refused: {ruling.why}. It was not started",
             hint=f"the rule is {ruling.rule}" + (f": {ruling.how}" if ruling.how else "")
             if ruling.rule
             else "",
         )
+
+    def note(self, run: str, name: str, effect: e.Effect, seen: Any, ruling: Ruling) -> None:
+        """Record that an action was refused."""
+        self._ledger.append([e.ActionRefused(name, effect, ruling.why, ruling.rule, shortened(seen))], run)
+
+    def consult(self, approval: Approval) -> None:
+        """Put a question to the function of the run that answers, if it has one."""
+        if self._approve is not None and approval.life is Life.OPEN:
+            self._answer(approval.id, approval.run, granted=bool(self._approve(approval)))
+
+    def wait(self, id: str, wait_s: float = math.inf) -> Ruling | None:
+        """Wait for the answer to a question. None is yes, and whoever begins then says that it is used."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            approval = self._ledger.refresh().approvals[id]
+            if approval.life is not Life.OPEN or not self.holds(approval) or time.monotonic() > deadline:
+                return verdict(approval)
+            time.sleep(POLL_S)
 
     def ask(
         self,
@@ -142,16 +166,21 @@ class Gate:
         why: str,
         tool: str = "",
         seen: Any = None,
+        key: str = "",
     ) -> Approval:
-        """The question about exactly this payload, asked now unless it has been asked already."""
+        """The question about exactly this payload, asked now unless it has been asked already.
+
+        What was asked for one `key`, that of an action, and answered for good, is not asked for it again.
+        """
         payload = payload_of(tool or name, arguments)
         for approval in reversed(self._ledger.refresh().approvals.values()):
-            same = approval.run == run and approval.asked.payload == payload
-            if same and self._holds(approval) and approval.id not in self._claimed:
+            if approval.run != run or approval.asked.payload != payload or approval.id in self._claimed:
+                continue
+            if self.holds(approval) or (key and approval.asked.key == key and approval.life is Life.DENIED):
                 return approval
         expires_us = self._clock.now_us() + int(self._wait_s * 1e6)
         asked = e.ApprovalAsked(
-            name, effect, payload, expires_us, shortened(view(arguments) if seen is None else seen), why
+            name, effect, payload, expires_us, shortened(view(arguments) if seen is None else seen), why, key
         )
         (record,) = self._ledger.append([asked], run)
         return self._ledger.history.approvals[record.id]
@@ -165,16 +194,19 @@ class Gate:
             elif life is Life.GRANTED and not granted:
                 self._ledger.append([e.ApprovalUsed(id)], run)
 
-    def _holds(self, approval: Approval) -> bool:
+    def holds(self, approval: Approval) -> bool:
+        """Whether a question can still be answered, or its answer used."""
         in_time = approval.asked.expires_us > self._clock.now_us()
         return in_time and approval.life in (Life.OPEN, Life.GRANTED)
 
-    def _wait(self, id: str) -> None:
-        while True:
-            approval = self._ledger.refresh().approvals[id]
-            if approval.life is not Life.OPEN or not self._holds(approval):
-                return
-            time.sleep(POLL_S)
+
+def verdict(approval: Approval) -> Ruling | None:
+    """What an answer means: None is yes. What nobody answered is not allowed."""
+    if approval.life is Life.GRANTED:
+        return None
+    unanswered = approval.life is Life.OPEN
+    why = approval.why or ("nobody answered in time" if unanswered else "it was denied")
+    return Ruling("deny", approval.id, why)
 
 
 def payload_of(tool: str, arguments: Any) -> str:

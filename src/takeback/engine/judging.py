@@ -24,6 +24,7 @@ class Judging:
         self._root = os.path.realpath(root)
         self._short = short
         self._called = Counter[str]()
+        self._by_effect: dict[tuple[str, Effect], Ruling] = {}
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
 
     def go_on(self, tools: Iterable[str]) -> None:
@@ -34,8 +35,12 @@ class Judging:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""
         if not self._ruled:
             # The usual case, and calls are frequent: nothing is said but on effects.
-            found = judge_call(self._rules, name, effect, {}, Ground(self._root))
-            return Ruling(found.do.value, found.rule, found.why, found.how)
+            ruling = self._by_effect.get((name, effect))
+            if ruling is None:
+                found = judge_call(self._rules, name, effect, {}, Ground(self._root))
+                ruling = Ruling(found.do.value, found.rule, found.why, found.how)
+                self._by_effect[name, effect] = ruling
+            return ruling
         given = arguments if isinstance(arguments, Mapping) else {"arguments": arguments}
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
         ground = ground_of(self._root, self._rules.tools, self._short)

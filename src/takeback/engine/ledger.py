@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 
@@ -50,6 +51,13 @@ class Ledger:
 
 def _without_secrets(event: Event) -> Event:
     """An exception may have the password of a database in it, and so may what somebody was told about it."""
-    said = {word: text for word in WORDS if isinstance(text := getattr(event, word, None), str) and text}
+    said = {word: text for word in _words_of(type(event)) if (text := getattr(event, word))}
+    if not said:
+        return event
     shown = {word: redact(text) for word, text in said.items()}
     return event if shown == said else msgspec.structs.replace(event, **shown)
+
+
+@functools.cache
+def _words_of(kind: type) -> tuple[str, ...]:
+    return tuple(word for word in WORDS if word in kind.__struct_fields__)  # type: ignore[attr-defined]

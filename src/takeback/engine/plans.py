@@ -26,7 +26,7 @@ from takeback.core.rules import Do, Rules, for_plans
 from takeback.core.values import plain
 from takeback.engine.actions import declare, declared, is_async, is_declared, unwrapped
 from takeback.engine.ground import ground_of, name_in_rules
-from takeback.errors import RefusedError, UsageError
+from takeback.errors import RefusedError, TakebackError, UsageError
 
 RESERVED = {"key"}
 """Arguments by name that `run.call` keeps for itself; a tool gets its own of that name by place."""
@@ -151,7 +151,13 @@ def run_plan(
             with run.step(step.id, retries=step.retries) as handle:
                 if handle.done:
                     earlier.append(step.id)
-                results[step.id] = _call(run, prepared, step, results, called)
+                try:
+                    results[step.id] = _call(run, prepared, step, results, called)
+                except TakebackError as error:
+                    where = f"step {step.id}"
+                    if not error.message.startswith(where):
+                        error.message = f"{where} ({prepared.imports[step.id]}): {error.message}"
+                    raise
             tell(step.id, "earlier" if step.id in earlier else "done")
     return Ran(run.id, key, results, tuple(earlier))
 

@@ -27,10 +27,17 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
         if action.life is Life.BACKGROUND:
             _end_background(tracker, action)
         else:
-            notes.append(_settle_one(tracker, calls, action))
+            notes.append(settle_one(tracker, calls, action))
     for run in history.open_runs():
         running = any(history.actions[id].life in (Life.OPEN, Life.BACKGROUND) for id in run.actions)
-        if not running and not _is_led(tracker, run):
+        if running or _is_led(tracker, run):
+            continue
+        if run.began.detached:
+            # There is no program that could be continued: what was begun in it has been settled one by one.
+            tracker.ledger.append(
+                [e.RunEnded(e.Outcome.STOPPED, "the process that led it has ended")], run.id
+            )
+        else:
             tracker.ledger.append([e.RunInterrupted("its process died")], run.id)
     return notes
 
@@ -67,6 +74,8 @@ def end_taken_back(tracker: Tracker, actions: Iterable[str]) -> None:
 
 def _is_led(tracker: Tracker, run: Run) -> bool:
     """Whether the process that conducts the run still lives."""
+    if run.began.detached:
+        return tracker.is_led(run)
     history = tracker.ledger.history
     return any(tracker.is_guarded(history.actions[id]) for id in reversed(run.actions))
 
@@ -81,7 +90,7 @@ def _end_background(tracker: Tracker, action: Action) -> None:
     tracker.ledger.append([ended, e.RunEnded(outcome)], action.stream)
 
 
-def _settle_one(tracker: Tracker, calls: Calls, action: Action) -> str:
+def settle_one(tracker: Tracker, calls: Calls, action: Action, known: str = "its process died") -> str:
     """What it changed here is found by looking, and what it did in another system by its check."""
     changes: tuple[Change, ...] = ()
     marks: tuple[e.Mark, ...] = ()
@@ -91,9 +100,7 @@ def _settle_one(tracker: Tracker, calls: Calls, action: Action) -> str:
         others = [owner for owner in tracker.owners() if owner is not action]
         changes = tracker.proved(action, shared(tracker.since_last(marks), others))
         unsure = sum(change.in_doubt for change in changes)
-        found = (
-            f"its process died; {len(changes) - unsure} changes are provably its own, {unsure} are in doubt"
-        )
+        found = f"{known}; {len(changes) - unsure} changes are provably its own, {unsure} are in doubt"
         words.append(found if changes or action.made else "nothing had changed")
     changes += tracker.made_by(action.id)
     seen = calls.look_at(action)

@@ -84,7 +84,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
             conflicts = [item for item in self.items if item.did == "conflict"]
-            names, why = _names(str(item.target) for item in conflicts), conflicts[0].why
+            names, why = _names(item.target.said for item in conflicts), conflicts[0].why
             return f"Stopped at {names}: {why}. Nothing was taken back."
         if not self.items:
             return "Nothing to take back."
@@ -114,7 +114,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
     @property
     def said(self) -> dict[Target, str]:
         """How each target is named in the report."""
-        return {item.target: item.says or str(item.target) for item in self.items}
+        return {item.target: item.says or item.target.said for item in self.items}
 
     def data(self) -> dict[str, Any]:
         """The object that `undo --json` prints."""

@@ -8,8 +8,6 @@ out, by this process or by the next command.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -23,17 +21,14 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
-from takeback.core.subjects import Action
 from takeback.engine import deeds
 from takeback.engine.calls import Calls, left_standing
 from takeback.engine.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
 from takeback.engine.tracker import Tracker
+from takeback.engine.waiting import Waiting, is_mine
 from takeback.errors import ConflictError, RunBusy, UsageError
 from takeback.ports import Resource, Swap, Swapped
-
-BUSY_WAIT_S = 10.0
-BUSY_POLL_S = 0.05
 
 PLANNED = faults.crash_point("rollback-planned")
 RECORDED = faults.crash_point("rollback-recorded")
@@ -158,7 +153,7 @@ class Rollbacks:
 
         Gives the report of an interrupted rollback if there was one: finishing it is then all that is done.
         """
-        deadline = time.monotonic() + BUSY_WAIT_S
+        waiting = Waiting()
         while True:
             with self.tracker.lock.held():
                 self.ledger.refresh()
@@ -170,14 +165,8 @@ class Rollbacks:
                         self.tracker.observe()
                     yield finished
                     return
-            mine = any(_pid(action) == os.getpid() for action in busy)
-            if mine or time.monotonic() > deadline:
-                raise RunBusy(
-                    f"{busy[0].id} ({busy[0].name}) is still running; nothing was taken back",
-                    hint="wait for it to end, or stop it, and try again",
-                )
-            # Not under the lock: the action needs it to end.
-            time.sleep(BUSY_POLL_S)
+            mine = next((action for action in busy if is_mine(action)), busy[0])
+            waiting.a_moment(self.ledger.history, mine)
 
     def _refuse_open(self, chosen: Selection) -> None:
         """While its processes live, an action would go on writing over what was put back."""
@@ -385,11 +374,6 @@ class Rollbacks:
         why = "it was out of sight when the action was recorded, and is not as it was last known"
         hidden = [change.target for change in others if change.target.name.startswith(above)]
         return marks, [e.Item(target, e.Did.UNVERIFIABLE, why=why) for target in hidden]
-
-
-def _pid(action: Action) -> int:
-    process = getattr(action.began, "process", None)
-    return process.pid if process else 0
 
 
 def _by_resource(targets: Iterable[Target]) -> dict[str, list[Target]]:

@@ -15,8 +15,9 @@ import msgspec
 from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.lifecycle import Life
+from takeback.core.memory import is_whole, spliced
 from takeback.core.redact import redact
-from takeback.core.rollback import OnConflict, Verdict
+from takeback.core.rollback import Verdict
 from takeback.core.subjects import Checkpoint
 from takeback.core.subjects import Run as Recorded
 from takeback.core.values import said
@@ -31,10 +32,14 @@ from takeback.engine.gate import Gate
 from takeback.engine.kept_file import KeptFile
 from takeback.engine.life import Heartbeat
 from takeback.engine.memory import Memory, Place
+from takeback.engine.options import Options
+from takeback.engine.recorder import Recorder
 from takeback.engine.recovery import end_taken_back, settle_calls
 from takeback.engine.replanning import choice_of, position_of, text_of
 from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
+from takeback.engine.seam import Place as Standing
+from takeback.engine.seam import Seam
 from takeback.engine.steps import Step, innermost
 from takeback.engine.tracker import Tracker
 from takeback.errors import (
@@ -50,26 +55,6 @@ BEAT_S = 1.0
 POLL_S = 0.05
 
 
-class Options(msgspec.Struct, frozen=True):
-    """How a run is to go."""
-
-    name: str
-    key: str = ""
-    checkpoint: str = "step"
-    on_conflict: OnConflict = OnConflict.KEEP
-    invariants: tuple[Callable[[], object], ...] = ()
-    actor: str = ""
-    session: str = ""
-    parent: str = ""
-    ref: str = ""
-    command: tuple[str, ...] = ()
-    folder: str = ""
-    autopilot: bool = False
-    wait_s: float = 60.0
-    steps: tuple[str, ...] = ()
-    """What is to be kept in a workflow file, for a restart by something that knows no more than that."""
-
-
 class Parts(msgspec.Struct, frozen=True):
     """What a run is made of."""
 
@@ -82,11 +67,13 @@ class Parts(msgspec.Struct, frozen=True):
     databases: Databases
 
 
-class Run:
+class Run(Seam):
     """One attempt. At the end of its block it is committed; an exception takes it all back and goes on."""
 
     buffered = Buffered
     """A model's output as input, whole and valid or not at all: `with run.buffered(Report) as out:`."""
+
+    _parts: Parts
 
     def __init__(self, parts: Parts, options: Options) -> None:
         self.options = options
@@ -100,7 +87,7 @@ class Run:
         self._replayed = False
         self._replica: dict[str, Any] = {}
         self._names: Counter[str] = Counter()
-        self._intents: dict[str, Iterator[int]] = {}
+        self._intents: dict[bytes, Iterator[int]] = {}
         self.at_work = AtWork()
         self._beat = Heartbeat(parts.tracker.life, BEAT_S)
 
@@ -365,7 +352,15 @@ class Run:
             at_work=self.at_work,
         )
 
-    def _nth(self, intent: str) -> int:
+    def _recorder(self) -> Recorder:
+        return Recorder(self._ledger.refresh().runs[self.id], self._parts, self._beat)
+
+    def _place(self) -> Standing:
+        self.at_work.refuse_closed()
+        step = innermost(self)
+        return Standing(step.id if step else "", self._innermost(), replayed=self._replayed)
+
+    def _nth(self, intent: bytes) -> int:
         """How often this was wanted so far. One step for the interpreter, so threads do not get the same."""
         return next(self._intents.setdefault(intent, itertools.count(1)))
 
@@ -385,6 +380,8 @@ class Run:
     def _pretend(self, changes: tuple[Change, ...]) -> None:
         """A committed run that is gone through again changes its own copy, not what is recorded."""
         for change in changes:
-            self._replica.pop(change.target.name, None)
+            current = self._replica.pop(change.target.name, None)
             if change.after:
-                self._replica[change.target.name] = change.after.data
+                whole = is_whole(change.after)
+                made = change.after.data if whole else spliced(current, change.after.data)
+                self._replica[change.target.name] = made

@@ -16,7 +16,7 @@ from takeback import faults
 from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Action
+from takeback.core.subjects import Action, Run
 from takeback.engine import processes
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
@@ -159,7 +159,8 @@ class Tracker:
         """
         if not looking:
             # What the action around it finds by looking is found after a power cut, too, with this record or not.
-            durable = began.effect is not e.Effect.RESTORABLE or step is not None or bool(before)
+            found_anyway = began.effect in (e.Effect.RESTORABLE, e.Effect.NONE)
+            durable = not found_anyway or step is not None or bool(before)
             opened = [*before, self._in_step(began, step, stream)]
             record = self.ledger.append(opened, stream, durable=durable)[-1]
         else:
@@ -260,7 +261,18 @@ class Tracker:
             # A call is guarded by whoever guards the step or the run around it.
             action = self.ledger.history.actions[began.parent]
             began = action.began
-        return processes.is_alive(getattr(began, "process", None), self.life.last_ns(action.id))
+        process = getattr(began, "process", None)
+        run = self.ledger.history.runs.get(action.stream)
+        if process is None and run and run.began.detached:
+            return self.is_led(run)
+        return processes.is_alive(process, self.life.last_ns(action.id))
+
+    def is_led(self, run: Run) -> bool:
+        """Whether somebody may still go on with a run that is not the work of one process.
+
+        Where no process was named, the end of none says anything, so nothing of it is settled without a word.
+        """
+        return run.began.process is None or processes.is_alive(run.began.process, self.life.last_ns(run.id))
 
     def living(self, action_id: str) -> list[int]:
         """Processes that the action started and that still live."""

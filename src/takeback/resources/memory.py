@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from takeback.core.change import Change, Target, Version
+from takeback.core.change import Change, Entry, Target, Version
 from takeback.core.events import Did, Mark
-from takeback.core.memory import RESOURCE
+from takeback.core.memory import RESOURCE, value_of, version
 from takeback.core.rollback import Do
 from takeback.ports import Latest, Swap, Swapped, Traits
 
@@ -17,8 +17,9 @@ class Memory:
     name = RESOURCE
     traits = Traits(exact=True, detects_drift=True)
 
-    def __init__(self, latest: Latest) -> None:
+    def __init__(self, latest: Latest, timeline: Callable[[Target], Sequence[Entry]]) -> None:
         self._latest = latest
+        self._timeline = timeline
 
     def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         return {target: self._latest(target) for target in targets}
@@ -44,5 +45,14 @@ class Memory:
             return Swapped(
                 swap.target, Did.CONFLICT, now, verified=True, why="it was changed by another action"
             )
-        did = Did.RESTORED if swap.goal else Did.REMOVED
-        return Swapped(swap.target, did, swap.goal, verified=True)
+        if not swap.goal:
+            return Swapped(swap.target, Did.REMOVED, swap.goal, verified=True)
+        # What is recorded of a rollback has the value with it, whatever is recorded of how it came about.
+        try:
+            goal = version(value_of(swap.goal, self._timeline(swap.target)))
+        except (KeyError, TypeError):
+            goal = now
+        if goal != swap.goal:
+            why = "what is recorded of how it came about does not give it again"
+            return Swapped(swap.target, Did.FAILED, now, verified=False, why=why)
+        return Swapped(swap.target, Did.RESTORED, goal, verified=True)

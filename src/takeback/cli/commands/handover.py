@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from takeback.cli.choices import ids_of
-from takeback.cli.runs import standing_data, standing_lines
+from takeback.cli.runs import doubtful, standing_data, standing_lines
 from takeback.cli.session import Session, TakebackGroup
 from takeback.errors import UsageError
 
@@ -78,6 +78,11 @@ def return_(session: Session, run: str, note: str, happened: tuple[str, ...], ne
     if session.json:
         return session.data(standing_data(history, returned))
     session.line(f"Gave {run} back.")
+    for action in doubtful(history, returned):
+        session.line(
+            f"  {action.id} {action.name} is still in doubt. Unless its check can tell by now, the run will be handed"
+            f" over again; then say --happened {action.id} or --never {action.id}."
+        )
     for line in standing_lines(history, returned):
         session.line(line)
 

@@ -82,7 +82,7 @@ def run(session: Session, file: str, key: str, autopilot: bool) -> None:
         try:
             ran = run_plan(workspace, prepared, key=key, autopilot=autopilot, tell=progress)
         except RollbackIncomplete as error:
-            why = _failed(progress.current, error.__cause__ or error)
+            why = _failed(prepared, progress.current, error.__cause__ or error)
             raise RollbackIncomplete(f"{why}. {error.message}", error.hint, report=error.report) from error
         except TakebackError:
             raise
@@ -91,7 +91,7 @@ def run(session: Session, file: str, key: str, autopilot: bool) -> None:
                 note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)
             ]
             raise BackendError(
-                f"{_failed(progress.current, error)}. {' '.join(notes) or 'The run was taken back.'}",
+                f"{_failed(prepared, progress.current, error)}. {' '.join(notes) or 'The run was taken back.'}",
                 hint="running the plan again begins anew",
             ) from error
     if session.json:
@@ -99,9 +99,10 @@ def run(session: Session, file: str, key: str, autopilot: bool) -> None:
     session.line(_summary(ran))
 
 
-def _failed(step: str, error: BaseException) -> str:
+def _failed(prepared: Prepared, step: str, error: BaseException) -> str:
     what = redact(f"{type(error).__name__}: {error}")
-    return f"step {step} failed: {shortened(what, 500)}"
+    tool = f" ({prepared.imports[step]})" if step in prepared.imports else ""
+    return f"step {step}{tool} failed: {shortened(what, 500)}"
 
 
 class _Steps:

@@ -31,6 +31,9 @@ def command(ctx: click.Context, session: Session, run: str, execute: bool) -> No
     Lists each run that was interrupted or handed over, how far it came and how it is continued. With --exec the
     program of the run is started again, in the folder where it was: calls that were completed give their recorded
     results, and the rest is done. Then the exit code is the program's own, and --json writes to standard error.
+
+    A session of hooks that names no process is over when you say so, with its id: what was begun in it and has no
+    end is then settled by looking.
     """
     with session.workspace() as workspace:
         found = workspace.resume(run)
@@ -40,6 +43,8 @@ def command(ctx: click.Context, session: Session, run: str, execute: bool) -> No
         ctx.exit(_execute(session, _one(waiting, run)))
     if session.json:
         return session.data({"runs": [standing_data(history, each) for each in waiting]})
+    if run and not waiting:
+        return session.line(f"{run} was left open and is over now. What it did stays: takeback show {run}")
     if not waiting:
         return session.line("Nothing to resume: no run was interrupted or handed over.")
     for each in waiting:

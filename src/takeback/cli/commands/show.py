@@ -75,7 +75,7 @@ def command(session: Session, id: str, everything: bool) -> None:
                 lines.append(f"run {state.run.id} {state.run.began.name} then")
             lines += state_lines(workspace, state, most)
         if isinstance(found, Run) and waits_for_a_decision(history, found):
-            lines += [f"  {way.ljust(13)} {command}" for way, command in ways_on(history, found)]
+            lines += [f"  {way.does.ljust(13)} {way}" for way in ways_on(history, found)]
     for line in lines:
         session.line(line)
 

@@ -15,8 +15,9 @@ from takeback.cli.runs import (
 )
 from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at, iso, plural
 from takeback.cli.views import is_worth_a_row, run_data, what
-from takeback.core.events import Item
+from takeback.core.events import Did, Item, RollbackBegan
 from takeback.core.history import SETTLING, History
+from takeback.core.ids import seq_of
 from takeback.core.lifecycle import Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
@@ -25,6 +26,7 @@ from takeback.opening import find_workspace
 from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
+IDS_SHOWN = 3
 
 
 @click.command("status", cls=TakebackCommand)
@@ -94,12 +96,8 @@ def _lines(root: str, history: History, waiting: list[Approval]) -> list[str]:
     if remaining := _remaining(history):
         action, items = remaining
         lines.append(f"The last {action.kind} ({action.id}) is incomplete. Not as before:")
-        lines += [f"  {item.target}: {item.why or item.did}" for item in items[:10]]
-        lines.append(
-            "  try again   takeback undo"
-            if action.kind == "undo"
-            else f"  try again   takeback {action.kind}"
-        )
+        lines += [f"  {item.target.said}: {item.why or item.did}" for item in items[:10]]
+        lines.append(f"  {_way_on(history, action, items)}")
     for run in _going_on(history):
         lines.append(f"Run {run.id} is at work, begun {ago(run.began_us)}: {run.began.name}")
     if idle := _last_without_effect(history):
@@ -135,6 +133,20 @@ def _remaining(history: History) -> tuple[Action, list[Item]] | None:
         return None
     items = [item for item in last.items if item.did not in SETTLING or not item.verified]
     return (last, items) if items else None
+
+
+def _way_on(history: History, rollback: Action, items: list[Item]) -> str:
+    """What helps where a rollback is incomplete. A bare `undo` would go on to something else."""
+    if not any(item.did in (Did.FAILED, Did.CONFLICT) for item in items):
+        return "nobody can look whether it is gone, so look yourself"
+    if not isinstance(rollback.began, RollbackBegan) or rollback.kind == "redo":
+        return "try again   takeback redo"
+    if rollback.kind == "restore":
+        return f"try again   takeback restore {' '.join(rollback.began.of)}"
+    settling = {action for item in items for action in item.settles} or set(rollback.began.of)
+    runs = {history.actions[id].stream for id in settling}
+    ids = sorted(settling, key=seq_of) if len(settling) <= IDS_SHOWN or len(runs) > 1 else sorted(runs)
+    return f"mend what failed, then try again   takeback undo {' '.join(ids)}"
 
 
 def _going_on(history: History) -> list[Run]:

@@ -35,12 +35,14 @@ def command(
     """Take back what an agent did, and keep what you did meanwhile
 
     Without an ID it takes back the most recent action that changed something; called again, the one before it. An ID
-    is an action, a step or a run from `takeback log`.
+    is an action, a step or a run from `takeback log`. Where that action was one of a run, the answer says how to take
+    back the whole of it.
     """
     with session.workspace() as workspace:
         code = answer(
             session,
             workspace,
             lambda: workspace.undo(*ids, to=to, paths=paths, preview=preview, on_conflict=on_conflict),
+            last=not ids and not to and not paths,
         )
     ctx.exit(code)

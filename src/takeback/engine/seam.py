@@ -1,0 +1,237 @@
+"""The two ends of an action, for whoever does not make it: hooks, servers and frameworks.
+
+`begin` is called before a tool runs and `end` after it, by this process or another one. Both do nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core import keys
+from takeback.core.lifecycle import Life
+from takeback.core.subjects import Action as Recorded
+from takeback.core.subjects import Approval
+from takeback.core.subjects import Run as RecordedRun
+from takeback.core.values import plain, said, view
+from takeback.engine import actions
+from takeback.engine.actions import Declared, Function
+from takeback.engine.calls import Seen
+from takeback.engine.gate import Ruling, verdict
+from takeback.engine.recorder import Parts, Recorder, Wanted
+from takeback.engine.replanning import seconds_of, text_of
+from takeback.errors import UsageError
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where in a run an action stands, and whose it is."""
+
+    step: str = ""
+    parent: str = ""
+    actor: str = ""
+    session: str = ""
+    process: e.Process | None = None
+    replayed: bool = False
+
+
+class Action:
+    """An action that was begun. Whoever knows its run and its call_id can end it."""
+
+    def __init__(self, recorder: Recorder, recorded: Recorded) -> None:
+        self._recorder = recorder
+        self._recorded = recorded
+        began = recorded.began
+        assert isinstance(began, e.ActionBegan)
+        self.id = recorded.id
+        self.name = recorded.name
+        self.run = recorded.stream
+        self.call_id = began.key
+        self.key = began.call_key
+        """What the other system is given to know the same intent by."""
+
+    def __repr__(self) -> str:
+        return f"<Action {self.id} {self.name[:60]!r} {self._recorded.life}>"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, here or in another process: then its tool must not run again."""
+        return self._now().life is not Life.OPEN
+
+    @property
+    def result(self) -> Any:
+        """What it gave, as far as it has ended."""
+        return self._recorder.calls.result(self._now())
+
+    def end(self, result: Any = None, *, error: BaseException | str | None = None) -> Action:
+        """Record what it gave, or how it failed, and what changed meanwhile. A second end changes nothing."""
+        recorder, action = self._recorder, self._now()
+        if action.life is not Life.OPEN:
+            return self
+        if error is None:
+            recorder.end(self.id, self.name, result)
+        else:
+            seen = recorder.calls.look_at(action) if action.is_tool else Seen(False)
+            recorder.failed(self.id, None, error if isinstance(error, str) else said(error), seen)
+        return self
+
+    def _now(self) -> Recorded:
+        return self._recorder.history().actions[self.id]
+
+
+class Denied(msgspec.Struct, frozen=True):
+    """It must not be done, and was not begun."""
+
+    name: str
+    rule: str
+    """The rule that says so, or the approval that was denied."""
+    reason: str
+    how: str = ""
+    """How whoever owns the rules could allow it."""
+
+    def __str__(self) -> str:
+        allow = f" To allow it: {self.how}." if self.how else ""
+        return f"{self.name} was refused: {self.reason} (rule {self.rule}).{allow}"
+
+
+class Ask:
+    """A human must allow it first; it was not begun. Begin it again with the same call_id, or wait."""
+
+    def __init__(self, seam: Seam, wanted: Wanted, approval: Approval) -> None:
+        self._seam = seam
+        self._wanted = wanted
+        self.approval = approval.id
+        self.name = wanted.name
+        self.reason = approval.asked.why
+        self.how = f"takeback approve {approval.id}"
+
+    def __str__(self) -> str:
+        return f"{self.name} waits for your word: {self.how}"
+
+    def wait(self, wait_s: float = 3600.0) -> Action | Denied | Ask:
+        """Wait until somebody answers, and begin it if the answer is yes. Without one in time this comes back."""
+        gate = self._seam._parts.gate
+        ruling = gate.wait(self.approval, seconds_of("wait_s", wait_s))
+        approval = self._seam._parts.tracker.ledger.history.approvals[self.approval]
+        if approval.life is not Life.OPEN or ruling is None:
+            return self._seam._try(self._wanted)
+        return self if gate.holds(approval) else Denied(self.name, self.approval, ruling.why)
+
+
+class Seam:
+    """What has a run whose actions are begun and ended from outside."""
+
+    id: str
+    _parts: Parts
+
+    def begin(
+        self,
+        name: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        call_id: str,
+        effect: str = "",
+        undo: Function | None = None,
+        check: Function | None = None,
+        parent: str = "",
+        ref: str = "",
+    ) -> Action | Denied | Ask:
+        """Say that a tool is about to run. Unless it is denied or asked about, that is durable now.
+
+        What changes until its end belongs to it. A call_id that was begun already gives the same action.
+        `parent` is the call_id of an action inside which this one happens.
+        """
+        text_of("the name of an action", name)
+        if not text_of("the call_id of an action", call_id):
+            raise UsageError(f"{name} has no call_id, so nobody could end it; it was not begun")
+        declared = Declared(name, actions.effect_of(effect, undo), undo, check)
+        given = plain(dict(args or {}), f"the arguments of {name}")
+        place = self._place()
+        if parent:
+            place = msgspec.structs.replace(place, parent=self.action(parent).id)
+        return self._try(
+            Wanted(
+                name,
+                declared.effect,
+                call_id,
+                {"args": [], "kwargs": given},
+                given,
+                {"args": [], "kwargs": view(given)},
+                name,
+                keys.intent_key(name, given),
+                declared.handlers(),
+                place.step,
+                place.parent,
+                looking=declared.effect is not e.Effect.NONE,
+                apart=True,
+                actor=place.actor,
+                session=place.session,
+                ref=ref,
+                process=place.process,
+            )
+        )
+
+    def action(self, call_id: str) -> Action:
+        """The action that was begun with this call_id, by whatever process."""
+        run = self._recorder().run
+        found = run.keys.get(call_id)
+        if not found:
+            raise UsageError(f"run {run.id} has no action with the call_id {call_id!r}; nothing was changed")
+        return Action(self._recorder(), self._parts.tracker.ledger.history.actions[found[-1]])
+
+    def _place(self) -> Place:
+        """Where an action that is begun now stands."""
+        return Place()
+
+    def _recorder(self) -> Recorder:
+        return Recorder(self._parts.tracker.ledger.refresh().runs[self.id], self._parts)
+
+    def _try(self, wanted: Wanted) -> Action | Denied | Ask:
+        answer = self._decide(wanted)
+        if isinstance(answer, Ask):
+            gate, approvals = self._parts.gate, self._parts.tracker.ledger.history.approvals
+            gate.consult(approvals[answer.approval])
+            if approvals[answer.approval].life is not Life.OPEN:
+                answer = self._decide(wanted)
+        return answer
+
+    def _decide(self, wanted: Wanted) -> Action | Denied | Ask:
+        """Under the lock: of two processes with one call_id, one begins it and the other finds it."""
+        gate = self._parts.gate
+        with self._parts.tracker.lock.held():
+            recorder = self._recorder()
+            recorder.refuse_unready(wanted)
+            if known := recorder.completed(wanted, replayed=self._place().replayed, at_work=True):
+                return Action(recorder, known)
+            self._refuse_ended(recorder.run)
+            ruling = gate.rule(wanted.tool, wanted.effect, wanted.named, key=wanted.key)
+            passed: list[e.Event] = []
+            if ruling.do == "ask":
+                approval = gate.ask(
+                    self.id,
+                    wanted.name,
+                    wanted.effect,
+                    wanted.plain,
+                    ruling.why,
+                    wanted.tool,
+                    wanted.seen,
+                    wanted.key,
+                )
+                if approval.life is Life.OPEN:
+                    return Ask(self, wanted, approval)
+                ruling = verdict(approval) or Ruling()
+                passed = [e.ApprovalUsed(approval.id)]
+            if ruling.do == "deny":
+                gate.note(self.id, wanted.name, wanted.effect, wanted.seen, ruling)
+                return Denied(wanted.name, ruling.rule, ruling.why, ruling.how)
+            _, id = recorder.begin(wanted, passed)
+            return Action(recorder, self._parts.tracker.ledger.history.actions[id])
+
+    def _refuse_ended(self, run: RecordedRun) -> None:
+        if run.life is not Life.OPEN:
+            raise UsageError(
+                f"run {run.id} is {run.life}, so nothing can be begun in it; nothing was begun",
+                hint="begin another run",
+            )

@@ -1,0 +1,114 @@
+"""Sessions: runs that are not the work of one process, as those of an agent whose hooks are short processes.
+
+A run of a program is over, or interrupted, when its process is gone. A session has no such process. It is over when
+somebody says so, or when the process that was named as leading it, that of the agent, has ended.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core.lifecycle import Life
+from takeback.core.subjects import Action
+from takeback.core.subjects import Run as Recorded
+from takeback.core.values import said
+from takeback.engine import processes
+from takeback.engine.recorder import Parts
+from takeback.engine.recovery import settle_one
+from takeback.engine.seam import Place, Seam
+from takeback.errors import HandedOver, UsageError
+
+
+class Session(Seam):
+    """An open run, held from any process: for the actions that are begun and ended there."""
+
+    def __init__(self, parts: Parts, id: str, place: Place) -> None:
+        self.id = id
+        self._parts = parts
+        self._standing = place
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}>"
+
+    def end(self, *, error: BaseException | str | None = None) -> None:
+        """Say that it is over. What it did stays; an action that has no end is settled by looking. Twice is once."""
+        tracker = self._parts.tracker
+        with tracker.lock.held():
+            run = tracker.ledger.refresh().runs[self.id]
+            if run.life is not Life.OPEN:
+                return
+            if not run.began.detached:
+                raise UsageError(
+                    f"run {run.id} is the work of a process, which ends it; nothing was changed",
+                    hint=f"`takeback undo {run.id}` takes it back when it has ended",
+                )
+            settle_open(self._parts, run)
+            why = "" if error is None else error if isinstance(error, str) else said(error)
+            outcome = e.Outcome.DONE if error is None else e.Outcome.FAILED
+            tracker.ledger.append([e.RunEnded(outcome, why)], run.id)
+
+    def _place(self) -> Place:
+        return self._standing
+
+
+def joined(parts: Parts, began: e.RunBegan, place: Place) -> Session:
+    """The open session with the key of this one, or this one. Under the lock: two hooks may be the first."""
+    tracker = parts.tracker
+    with tracker.lock.held():
+        history = tracker.ledger.refresh()
+        found = history.keyed_runs.get(began.key, ()) if began.key else ()
+        earlier = history.runs[found[-1]] if found else None
+        if earlier and earlier.life is Life.OPEN and earlier.began.detached:
+            return attached(parts, earlier, place)
+        if earlier and earlier.life is Life.HANDED_OVER:
+            raise HandedOver(
+                f"run {earlier.id} was handed over: {earlier.why}. Nothing was begun",
+                hint=f"a human gives it back with `takeback handover return {earlier.id}`",
+            )
+        if earlier and not earlier.began.detached:
+            raise UsageError(
+                f"the key {began.key!r} is that of {earlier.id}, the run of a program; nothing was begun",
+                hint="give the session a key of its own",
+            )
+        generation = earlier.began.generation + 1 if earlier else 1
+        (record,) = tracker.ledger.append([msgspec.structs.replace(began, generation=generation)], "")
+        return Session(parts, record.id, place)
+
+
+def attached(parts: Parts, run: Recorded, place: Place) -> Session:
+    """An open run, from here. What is begun here is inside of what its program is doing, if it has one."""
+    if run.life is not Life.OPEN:
+        raise UsageError(
+            f"run {run.id} is {run.life}, so nothing can be begun or ended in it", hint="begin another run"
+        )
+    history = parts.tracker.ledger.history
+    parts.gate.go_on(history.actions[id] for id in run.actions)
+    if not run.began.detached:
+        inside = (a for id in reversed(run.actions) if _is_body(a := history.actions[id]))
+        place = Place(parent=next((action.id for action in inside), ""), actor=place.actor)
+    return Session(parts, run.id, place)
+
+
+def _is_body(action: Action) -> bool:
+    """Whether it stands for all that a program does in its run, outside of steps and calls."""
+    began = action.began
+    return action.life is Life.OPEN and isinstance(began, e.ActionBegan) and not began.key and not began.step
+
+
+def settle_open(parts: Parts, run: Recorded) -> list[str]:
+    """Judge the actions of a session that nobody is going to end, by looking; says what was found."""
+    history = parts.tracker.ledger.history
+    found = [history.actions[id] for id in reversed(run.actions)]
+    opened = [action for action in found if action.life is Life.OPEN]
+    return [settle_one(parts.tracker, parts.calls, action, "its end was never told") for action in opened]
+
+
+def leader(pid: int) -> e.Process | None:
+    """The process that leads a session, if one is named."""
+    if not pid:
+        return None
+    process = processes.describe(pid)
+    if not processes.is_alive(process):
+        raise UsageError(f"there is no process {pid} that could lead a session; nothing was begun")
+    return process

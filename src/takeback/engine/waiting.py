@@ -1,0 +1,53 @@
+"""Waiting for an open action to end, and saying so: whoever asked for an undo should not look at nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+from takeback.core.history import History
+from takeback.core.subjects import Action
+from takeback.errors import RunBusy
+
+BUSY_WAIT_S = 10.0
+BUSY_POLL_S = 0.05
+TELL_AFTER_S = 0.5
+_log = logging.getLogger("takeback")
+
+
+class Waiting:
+    """One wait, from its beginning."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._told = False
+
+    def a_moment(self, history: History, action: Action) -> None:
+        """Wait a little for this action; RunBusy when that has been long enough, or would be for ever.
+
+        Not under the lock: the action needs it to end.
+        """
+        waited_s = time.monotonic() - self._began_s
+        if is_mine(action) or waited_s > BUSY_WAIT_S:
+            raise RunBusy(
+                f"{action.id} ({action.name}) is still running; nothing was taken back",
+                hint=_how_it_ends(history, action),
+            )
+        if waited_s > TELL_AFTER_S and not self._told:
+            self._told = True
+            _log.warning("waiting for %s (%s) to end", action.id, action.name[:60])
+        time.sleep(BUSY_POLL_S)
+
+
+def _how_it_ends(history: History, action: Action) -> str:
+    run = history.runs.get(action.stream)
+    if run and run.began.detached and run.began.process is None:
+        return f"wait for it to end, or, if its agent is gone, say so: takeback resume {run.id}"
+    return "wait for it to end, or stop it, and try again"
+
+
+def is_mine(action: Action) -> bool:
+    """Whether this very process is at work on it, so that waiting for it would never end."""
+    process = getattr(action.began, "process", None)
+    return process is not None and process.pid == os.getpid()

@@ -1,0 +1,169 @@
+"""What a workspace does with runs: begin them, find them again, and pass their questions to humans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from takeback import config
+from takeback.assembly import Assembly
+from takeback.core.subjects import Action, Approval
+from takeback.core.subjects import Run as Recorded
+from takeback.engine import processes, replay
+from takeback.engine.conductor import options_of
+from takeback.engine.gate import Approve
+from takeback.engine.replay import Moment, State
+from takeback.engine.runs import Run
+from takeback.engine.sessions import Session
+from takeback.errors import RefusedError, UsageError
+
+
+class Running(Assembly):
+    """The runs of a workspace."""
+
+    def run(
+        self,
+        name: str,
+        *,
+        key: str = "",
+        autopilot: bool = False,
+        checkpoint: str = "step",
+        on_conflict: str = "keep",
+        approve: Approve | None = None,
+        approval_wait_s: float = 3600.0,
+        invariants: Sequence[Callable[[], object]] = (),
+        actor: str = "",
+        session: str = "",
+        ref: str = "",
+        command: Sequence[str] | None = None,
+        wait_s: float = 60.0,
+        steps: Sequence[str] = (),
+    ) -> Run:
+        """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception.
+
+        With `steps` its progress is also kept in a workflow file, for restarts.
+        """
+        options = options_of(
+            name,
+            key=key,
+            autopilot=autopilot,
+            checkpoint=checkpoint,
+            on_conflict=on_conflict,
+            invariants=invariants,
+            actor=actor or config.actor(),
+            session=session,
+            parent=self.parent_action(),
+            ref=ref,
+            command=config.command_line() if command is None else tuple(command),
+            folder=config.folder(),
+            wait_s=wait_s,
+            steps=tuple(steps),
+        )
+        return self.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
+
+    def session(
+        self,
+        name: str,
+        *,
+        key: str,
+        pid: int = 0,
+        autopilot: bool = False,
+        approve: Approve | None = None,
+        actor: str = "",
+        session: str = "",
+        ref: str = "",
+    ) -> Session:
+        """A run that is not the work of one process, to begin and end actions in: the open one with this key, or new.
+
+        It is over when `end()` is called, in any process, or when the process `pid` has ended.
+        """
+        if not key:
+            raise UsageError("a session needs a key, by which another process finds it; nothing was begun")
+        options = options_of(
+            name,
+            key=key,
+            on_conflict="keep",
+            invariants=(),
+            autopilot=autopilot,
+            actor=actor or config.actor(),
+            session=session,
+            parent=self.parent_action(),
+            ref=ref,
+            folder=config.folder(),
+        )
+        return self.runs.session(options, pid=pid, approve=approve)
+
+    def attach(self, run: str) -> Session:
+        """An open run of whatever process, to begin and end actions in it from here."""
+        return self.runs.attach(run, actor=config.actor(), parent=self.parent_action())
+
+    def resume(self, run: str = "") -> list[Recorded]:
+        """Settle what a crash left in doubt; gives the runs that wait to be continued, or the one that is named."""
+        return self.runs.resume(run)
+
+    def replay(self, run: str, to: str = "") -> Iterator[Moment]:
+        """A run once more, event by event, with the recorded results and without any effect."""
+        return replay.replay(self.journal.read, run, to, self._calls.result)
+
+    def states_at(self, id: str) -> list[State]:
+        """How the run that an id belongs to stood when that was over; for a checkpoint, each run that was open."""
+        return replay.states_at(self.journal.read, id)
+
+    def result(self, action: Action) -> Any:
+        """All of what a call gave."""
+        return self._calls.result(action)
+
+    # What runs need of humans
+
+    def approvals(self) -> list[Approval]:
+        """Questions that wait for an answer."""
+        return self.runs.approvals()
+
+    def approve(self, id: str, *, payload: str = "") -> Approval:
+        """Allow exactly what a question asks for, once. Refused to whatever runs inside an action."""
+        return self.runs.answer(
+            id, granted=True, actor=config.actor(), payload=payload, inside=self.inside_action()
+        )
+
+    def deny(self, id: str, why: str = "") -> Approval:
+        return self.runs.answer(id, granted=False, actor=config.actor(), why=why)
+
+    def handovers(self) -> list[Recorded]:
+        """Runs that wait for a human."""
+        return self.runs.handovers()
+
+    def take(self, run: str) -> Recorded:
+        """Say that you look after a run that was handed over."""
+        return self.runs.take(run, config.actor())
+
+    def give_back(
+        self,
+        run: str,
+        note: str = "",
+        *,
+        happened: Sequence[str] | Mapping[str, Any] = (),
+        never: Sequence[str] = (),
+    ) -> Recorded:
+        """Give a run back so that it can be continued, with your word on the calls that are in doubt.
+
+        `happened` names calls, or maps each to what it gave, for the run to go on with.
+        """
+        if inside := self.inside_action():
+            raise RefusedError(
+                f"this was asked from inside {inside}: only a human gives a run back. Nothing was changed",
+                hint="do it from a terminal of your own",
+            )
+        return self.runs.give_back(run, config.actor(), note, happened, never)
+
+    def inside_action(self) -> str:
+        """The action in whose process tree this process is, by its environment, its own number or its parents'."""
+        if parent := self.parent_action():
+            return parent
+        line = processes.lineage()
+        running = self.history.open_actions()
+        return next((a.id for a in running if getattr(a.began, "process", None) in line), "")
+
+    def parent_action(self) -> str:
+        """The action of this workspace inside which this process runs."""
+        name, _, id = config.parent_action().rpartition(":")
+        return id if name == self.state.name else ""
