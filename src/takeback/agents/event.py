@@ -55,6 +55,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What a shell is to run."""
     background: bool = False
     """It goes on after its end was told."""
+    alone: bool = False
+    """The agent uses no other tool while it uses this one. So if it begins another, this one is over, told or not."""
+    delegates: bool = False
+    """It only has a subagent work, whose own calls are told too."""
     paths: tuple[str, ...] = ()
     """Those that an editing tool names, from the root of the file system on where that can be known."""
     cwd: str = ""

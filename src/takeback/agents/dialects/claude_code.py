@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from takeback.agents.dialects.payload import (
@@ -29,9 +30,13 @@ KINDS = {
     "SessionEnd": Kind.SESSION_END,
 }
 TOOLS = (Kind.BEGIN, Kind.END, Kind.FAILED)
+# These are used one after another, even if they were asked for at once.
+ALONE = ("Bash", "Write", "Edit", "MultiEdit", "NotebookEdit")
+DELEGATING = ("Agent", "Task")
 NAMES_OF_PATHS = ("file_path", "notebook_path")
 # A message of this kind is the client's own: a command in the background has ended.
 NOTICE = "<task-notification>"
+NOTICED = re.compile(r"<tool-use-id>([^<]+)</tool-use-id>")
 TELLING = (
     "SessionStart",
     "UserPromptSubmit",
@@ -62,17 +67,24 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
     root = env.get("CLAUDE_PROJECT_DIR") or cwd
     args = fields(given, "tool_input")
     is_tool = kind in TOOLS
+    background = args.get("run_in_background") is True
+    if kind is Kind.NOTICE:
+        call = next(iter(NOTICED.findall(words(given, "prompt"))), "")
+    else:
+        call = needed(given, "tool_use_id") if is_tool else ""
     return Event(
         kind=kind,
         name=name,
         session=needed(given, "session_id"),
         prompt=words(given, "prompt_id"),
         text=words(given, "prompt"),
-        call=needed(given, "tool_use_id") if is_tool else "",
+        call=call,
         tool=needed(given, "tool_name") if is_tool else "",
         args=args,
         command=words(args, "command") if words(given, "tool_name") == "Bash" else "",
-        background=args.get("run_in_background") is True,
+        background=background,
+        alone=words(given, "tool_name") in ALONE and not background,
+        delegates=words(given, "tool_name") in DELEGATING,
         paths=paths(args, NAMES_OF_PATHS, cwd) if is_tool else (),
         cwd=cwd,
         root=root,

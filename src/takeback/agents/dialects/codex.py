@@ -29,6 +29,7 @@ KINDS = {
     "SessionEnd": Kind.SESSION_END,
 }
 TOOLS = (Kind.BEGIN, Kind.END)
+DELEGATING = "collaboration"  # with the name of the tool after it, and nothing in between
 TELLING = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStart")
 DEAF = ("SessionEnd",)  # takes no answer at all
 
@@ -61,6 +62,9 @@ def _read(given: Payload) -> Event:
         tool=tool,
         args=args,
         command=words(args, "command") if tool == "Bash" else "",
+        # Commands may run side by side, patches do not; one that does not apply is never told to have ended.
+        alone=tool == "apply_patch",
+        delegates=tool.startswith(DELEGATING),
         paths=absolute(patched(words(args, "command")), cwd) if tool == "apply_patch" else (),
         cwd=cwd,
         root=cwd,

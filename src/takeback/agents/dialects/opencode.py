@@ -63,6 +63,7 @@ def _read(given: Payload) -> Event:
         tool=tool,
         args=args,
         command=words(args, "command") if tool == "bash" else "",
+        delegates=tool == "task",
         paths=paths(args, ("filePath",), root) if tool in EDITING else absolute(named, root),
         cwd=words(args, "workdir") or root,
         root=root,

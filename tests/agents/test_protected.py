@@ -1,0 +1,87 @@
+"""A real client under protection: what it did, by whichever tool, is taken back; what the human did stays."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from takeback.agents.following import of_prompt
+from takeback.agents.settings import apply
+from takeback.opening import open_workspace
+from tests.world.cli import Workspace
+from tests.world.picture import Picture, picture
+
+from . import clients, installing, stories
+
+pytestmark = pytest.mark.timeout(900)  # the first time, hundreds of megabytes are fetched
+
+FLAGS = {"codex": ("--enable", "multi_agent_v2")}
+
+
+def desk_with_hook(folder: Path, agent: str) -> clients.Desk:
+    """A project under protection, as `takeback install` would leave it."""
+    desk = clients.Desk.at(folder)
+    stories.begin(desk.project)
+    program = folder / "bin/takeback-hook"
+    program.parent.mkdir()
+    run = shlex.join([sys.executable, "-m", "takeback.agents.hook"])
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={installing.ROOT / "src"} PYTHONSAFEPATH=1 exec {run} "$@"\n')
+    program.chmod(0o755)
+    desk.more["TAKEBACK_HOME"] = str(folder / "state")
+    place = apply.place(agent, project=desk.project, home=desk.home, user=agent == "codex")
+    apply.installing(agent, place, f"{program} {agent}").make()
+    return desk
+
+
+def seen(project: Path) -> Picture:
+    return picture(os.fsencode(project))
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex"])
+def test_a_session_is_taken_back_call_by_call_prompt_by_prompt_and_whole(agent: str, tmp_path: Path) -> None:
+    desk, name = desk_with_hook(tmp_path, agent), agent.replace("-", "_")
+    world = Workspace(desk.project, tmp_path / "state")
+    before = seen(desk.project)
+    with clients.model(tmp_path, getattr(stories, name)(desk.project, tmp_path)) as model:
+        client = getattr(clients, name)
+        client(model, desk, "[scene work] go", *FLAGS.get(agent, ()))
+        after_work = seen(desk.project)
+        world.human("mine.txt", "mine\n")
+        with_mine = seen(desk.project)
+        client(model, desk, "[scene delegate] go", *FLAGS.get(agent, ()))
+    assert after_work != before
+    assert (desk.project / "main.txt").exists()
+
+    # The last call.
+    done = world.run("undo", "--json")
+    assert (done.code, done.json["verdict"]) == (0, "clean"), done
+    assert not (desk.project / "main.txt").exists()
+    assert (desk.project / "helper.txt").exists()
+
+    # One prompt, with what a subagent did for it.
+    with open_workspace(desk.project, home=tmp_path / "state", watching=False) as tb:
+        first, second = (run for run in tb.history.runs.values())
+        prompts = {
+            str(getattr(tb.history.actions[id].began, "ref", "")).split("\t")[2] for id in second.actions
+        }
+        ids = [id for prompt in prompts for id in of_prompt(tb, agent, second.began.session, prompt)]
+        assert tb.undo(*ids).verdict == "clean"
+        assert seen(desk.project) == with_mine
+
+        # All of a session. What the human did in between stays.
+        assert tb.undo(first.id).verdict == "clean"
+        assert {action.life.value for action in tb.history.actions.values()} <= {
+            "done",
+            "failed",
+            "taken back",
+        }
+    with_mine_only = seen(desk.project)
+    assert with_mine_only.pop(b"mine.txt")
+    # That the human's file came into the folder shows in the folder's time.
+    assert {name for name in before | with_mine_only if before.get(name) != with_mine_only.get(name)} == {
+        b"."
+    }
