@@ -85,3 +85,21 @@ def test_a_session_is_taken_back_call_by_call_prompt_by_prompt_and_whole(agent: 
     assert {name for name in before | with_mine_only if before.get(name) != with_mine_only.get(name)} == {
         b"."
     }
+
+
+def test_what_happened_beside_a_command_in_the_background_is_not_guessed(tmp_path: Path) -> None:
+    desk = desk_with_hook(tmp_path, "claude-code")
+    world = Workspace(desk.project, tmp_path / "state")
+    before = seen(desk.project)
+    with clients.model(tmp_path, stories.claude_code(desk.project, tmp_path)) as model:
+        clients.claude_code(model, desk, "[scene more] go")
+    assert (desk.project / "late.txt").exists()
+    # It is of one of two calls, so neither is taken back alone.
+    done = world.run("undo", "--json")
+    assert done.code == 3, done
+    assert (desk.project / "late.txt").exists()
+    # With both there is nothing to guess.
+    (run,) = {entry["run"] for entry in world.run("log", "--json").json["entries"] if entry.get("run")}
+    done = world.run("undo", run, "--json")
+    assert (done.code, done.json["verdict"]) == (0, "clean"), done
+    assert seen(desk.project) == before
