@@ -20,7 +20,7 @@ from typing import Any
 
 from . import installing, scripted_model
 
-TIME_S_MAX = 100.0
+TIME_S_MAX = 300.0
 
 
 @cache

@@ -32,7 +32,8 @@ def desk_with_hook(folder: Path, agent: str) -> clients.Desk:
     program.write_text(f'#!/bin/sh\nPYTHONPATH={installing.ROOT / "src"} PYTHONSAFEPATH=1 exec {run} "$@"\n')
     program.chmod(0o755)
     desk.more["TAKEBACK_HOME"] = str(folder / "state")
-    place = apply.place(agent, project=desk.project, home=desk.home, user=agent == "codex")
+    # Codex and Gemini CLI trust what stands in the user's own settings.
+    place = apply.place(agent, project=desk.project, home=desk.home, user=agent in ("codex", "gemini"))
     apply.installing(agent, place, f"{program} {agent}").make()
     return desk
 
@@ -87,6 +88,21 @@ def test_a_session_is_taken_back_call_by_call_prompt_by_prompt_and_whole(agent: 
     }
 
 
+@pytest.mark.parametrize("agent", ["gemini", "opencode"])
+def test_a_session_of_a_client_from_npm_is_taken_back(agent: str, tmp_path: Path) -> None:
+    desk = desk_with_hook(tmp_path, agent)
+    before = seen(desk.project)
+    with clients.model(tmp_path, getattr(stories, agent)(desk.project, tmp_path)) as model:
+        getattr(clients, agent)(model, desk, "[scene work] go")
+    assert (desk.project / "notes.md").exists() and not (desk.project / "old.txt").exists()
+    with open_workspace(desk.project, home=tmp_path / "state", watching=False) as tb:
+        assert tb.undo(*tb.history.runs).verdict == "clean"
+    # What opencode itself puts beside its plugins is no tool's work, and stays.
+    now = seen(desk.project)
+    changed = {name for name in before | now if before.get(name) != now.get(name)}
+    assert changed <= {b".opencode", b".opencode/.gitignore"}
+
+
 def test_what_happened_beside_a_command_in_the_background_is_not_guessed(tmp_path: Path) -> None:
     desk = desk_with_hook(tmp_path, "claude-code")
     world = Workspace(desk.project, tmp_path / "state")
@@ -97,6 +113,7 @@ def test_what_happened_beside_a_command_in_the_background_is_not_guessed(tmp_pat
     # It is of one of two calls, so neither is taken back alone.
     done = world.run("undo", "--json")
     assert done.code == 3, done
+    assert "late.txt" in done.said and "while both were running" in done.said, done
     assert (desk.project / "late.txt").exists()
     # With both there is nothing to guess.
     (run,) = {entry["run"] for entry in world.run("log", "--json").json["entries"] if entry.get("run")}
