@@ -27,7 +27,12 @@ def shell(agent: str, command: str) -> Mapping[str, Any]:
     return stories.tool(name, **{field: command, "description": "work"})
 
 
-@pytest.mark.parametrize("agent", SHELLS)
+def of_npm(agent: str) -> Any:
+    """They are slow to start; test_protected.py has them in every run."""
+    return pytest.param(agent, marks=pytest.mark.sweep)
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex", of_npm("gemini"), of_npm("opencode")])
 def test_the_client_understands(agent: str, tmp_path: Path) -> None:
     desk = clients.Desk.at(tmp_path)
     desk.more["PYTHONPATH"] = f"{installing.ROOT / 'src'}:{installing.ROOT}"
