@@ -110,6 +110,22 @@ def _events(agent: str, project: Path) -> list[Event]:
     return [dialect(agent).read(*here(entry, project)) for entry in recording.recorded(RECORDS[agent])]
 
 
+def test_a_session_without_calls_leaves_nothing(project: Path, opened: Workspace) -> None:
+    for event in (
+        "SessionStart",
+        "UserPromptSubmit",
+        "PostToolUse",
+        "Stop",
+        "SubagentStop",
+        "SessionEnd",
+        "Stop",
+    ):
+        given = {"hook_event_name": event, "session_id": "s", "cwd": str(project)}
+        given |= {"tool_name": "Bash", "tool_use_id": "t"}
+        assert hook.handle("claude-code", json.dumps(given).encode(), {}) == SILENT
+    assert not opened.history.runs
+
+
 def test_calls_that_are_alike_are_each_recorded(project: Path, opened: Workspace) -> None:
     given = {"session_id": "s", "cwd": str(project), "tool_name": "run_shell_command"}
     given |= {"tool_input": {"command": "date >> log.txt"}}  # type: ignore[dict-item]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from takeback import workspace
 from takeback.agents.event import Decision, Do, Event, Kind
+from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action as Recorded
 from takeback.engine.seam import Action, Ask, Denied
 from takeback.engine.sessions import Session
@@ -31,6 +32,8 @@ class Following:
         """Record what an event says, and decide what the agent is answered."""
         if event.kind is Kind.BEGIN:
             return self._begin(event)
+        if not self._is_open(event):  # nothing was begun that could end
+            return Decision()
         is_end = event.kind in (Kind.END, Kind.FAILED) and not event.background
         if is_end or (event.kind is Kind.NOTICE and event.call):
             self._end(event)
@@ -73,6 +76,11 @@ class Following:
         for action, how, _ in self._open(event, actor):
             if how != BACKGROUND:
                 action.end()
+
+    def _is_open(self, event: Event) -> bool:
+        history = self._workspace.history
+        found = history.keyed_runs.get(_key(self._agent, event)) or []
+        return bool(found) and history.runs[found[-1]].life is Life.OPEN
 
     def _session(self, event: Event) -> Session:
         actor = f"{self._agent}:{event.actor}" if event.actor else self._agent
