@@ -1,0 +1,126 @@
+"""Claude Code. Also ruflo, which configures it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from takeback.agents.dialects.payload import (
+    Payload,
+    Unreadable,
+    encoded,
+    fields,
+    needed,
+    parse,
+    paths,
+    unreadable,
+    words,
+)
+from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+
+KINDS = {
+    "SessionStart": Kind.SESSION,
+    "UserPromptSubmit": Kind.PROMPT,
+    "PreToolUse": Kind.BEGIN,
+    "PostToolUse": Kind.END,
+    "PostToolUseFailure": Kind.FAILED,
+    "SubagentStart": Kind.AGENT_BEGIN,
+    "SubagentStop": Kind.AGENT_END,
+    "Stop": Kind.STOP,
+    "SessionEnd": Kind.SESSION_END,
+}
+TOOLS = (Kind.BEGIN, Kind.END, Kind.FAILED)
+# These are used one after another, even if they were asked for at once.
+ALONE = ("Bash", "Write", "Edit", "MultiEdit", "NotebookEdit")
+DELEGATING = ("Agent", "Task")
+NAMES_OF_PATHS = ("file_path", "notebook_path")
+# A message of this kind is the client's own: a command in the background has ended.
+NOTICE = "<task-notification>"
+NOTICED = re.compile(r"<tool-use-id>([^<]+)</tool-use-id>")
+TELLING = (
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "SubagentStart",
+)
+
+
+def read(data: bytes, env: Mapping[str, str]) -> Event:
+    """The event that a hook was started for. Never raises: what cannot be read is an event too."""
+    try:
+        return _read(parse(data), env)
+    except Unreadable as why:
+        return unreadable(data, why)
+
+
+def _read(given: Payload, env: Mapping[str, str]) -> Event:
+    name = needed(given, "hook_event_name")
+    kind = KINDS.get(name, Kind.IGNORED)
+    if kind is Kind.IGNORED:
+        return Event(kind=kind, name=name)
+    if kind is Kind.PROMPT and words(given, "prompt").lstrip().startswith(NOTICE):
+        kind = Kind.NOTICE
+    cwd = words(given, "cwd")
+    # The folder follows every `cd` of the agent's shell; the project stays.
+    root = env.get("CLAUDE_PROJECT_DIR") or cwd
+    args = fields(given, "tool_input")
+    is_tool = kind in TOOLS
+    background = args.get("run_in_background") is True
+    if kind is Kind.NOTICE:
+        call = next(iter(NOTICED.findall(words(given, "prompt"))), "")
+    else:
+        call = needed(given, "tool_use_id") if is_tool else ""
+    return Event(
+        kind=kind,
+        name=name,
+        session=needed(given, "session_id"),
+        prompt=words(given, "prompt_id"),
+        text=words(given, "prompt"),
+        call=call,
+        tool=needed(given, "tool_name") if is_tool else "",
+        args=args,
+        command=words(args, "command") if words(given, "tool_name") == "Bash" else "",
+        background=background,
+        alone=words(given, "tool_name") in ALONE and not background,
+        delegates=words(given, "tool_name") in DELEGATING,
+        paths=paths(args, NAMES_OF_PATHS, cwd) if is_tool else (),
+        cwd=cwd,
+        root=root,
+        roots=(root,) if root else (),
+        actor=words(given, "agent_id"),
+        actor_kind=words(given, "agent_type"),
+        result=given.get("tool_response"),
+        error=words(given, "error"),
+        transcript=words(given, "transcript_path"),
+    )
+
+
+def can_tell(event: Event) -> bool:
+    """Whether the agent hears `context` in the answer to this event."""
+    return event.name in TELLING
+
+
+def answer(event: Event, decision: Decision) -> Answer:
+    """What to print. Silence means that the client goes on as if there were no hook, its own questions included."""
+    said: Payload = {}
+    own: Payload = {}
+    warning, refused = decision.warning, decision.do is not Do.ALLOW
+    if refused and event.kind is Kind.BEGIN:
+        own = {"permissionDecision": decision.do.value, "permissionDecisionReason": _reason(decision)}
+    elif refused and event.kind in (Kind.PROMPT, Kind.END):
+        said = {"decision": "block", "reason": _reason(decision)}
+    elif refused:  # there is nothing left that could be refused, so the human at least knows
+        warning = "\n".join(filter(None, (warning, _reason(decision))))
+    if decision.context and can_tell(event):
+        own["additionalContext"] = decision.context
+    if own:
+        said["hookSpecificOutput"] = {"hookEventName": event.name} | own
+    if warning:
+        said["systemMessage"] = warning
+    return Answer(encoded(said)) if said else SILENT
+
+
+def _reason(decision: Decision) -> str:
+    return decision.reason or "Takeback was told not to let this happen"

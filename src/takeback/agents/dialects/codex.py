@@ -1,0 +1,107 @@
+"""Codex. It is strict: a field that it does not know makes the whole answer void, and then the tool runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from takeback.agents.dialects.payload import (
+    Payload,
+    Unreadable,
+    absolute,
+    encoded,
+    fields,
+    needed,
+    parse,
+    patched,
+    unreadable,
+    words,
+)
+from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+
+KINDS = {
+    "SessionStart": Kind.SESSION,
+    "UserPromptSubmit": Kind.PROMPT,
+    "PreToolUse": Kind.BEGIN,
+    "PostToolUse": Kind.END,
+    "SubagentStart": Kind.AGENT_BEGIN,
+    "SubagentStop": Kind.AGENT_END,
+    "Stop": Kind.STOP,
+    "SessionEnd": Kind.SESSION_END,
+}
+TOOLS = (Kind.BEGIN, Kind.END)
+DELEGATING = "collaboration"  # with the name of the tool after it, and nothing in between
+TELLING = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStart")
+DEAF = ("SessionEnd",)  # takes no answer at all
+
+
+def read(data: bytes, env: Mapping[str, str]) -> Event:
+    """The event that a hook was started for. Never raises: what cannot be read is an event too."""
+    del env  # Codex puts nothing into it
+    try:
+        return _read(parse(data))
+    except Unreadable as why:
+        return unreadable(data, why)
+
+
+def _read(given: Payload) -> Event:
+    name = needed(given, "hook_event_name")
+    kind = KINDS.get(name, Kind.IGNORED)
+    if kind is Kind.IGNORED:
+        return Event(kind=kind, name=name)
+    cwd = words(given, "cwd")
+    args = fields(given, "tool_input")
+    is_tool = kind in TOOLS
+    tool = needed(given, "tool_name") if is_tool else ""
+    return Event(
+        kind=kind,
+        name=name,
+        session=needed(given, "session_id"),
+        prompt=words(given, "turn_id"),
+        text=words(given, "prompt"),
+        call=needed(given, "tool_use_id") if is_tool else "",
+        tool=tool,
+        args=args,
+        command=words(args, "command") if tool == "Bash" else "",
+        # Commands may run side by side, patches do not; one that does not apply is never told to have ended.
+        alone=tool == "apply_patch",
+        delegates=tool.startswith(DELEGATING),
+        paths=absolute(patched(words(args, "command")), cwd) if tool == "apply_patch" else (),
+        cwd=cwd,
+        root=cwd,
+        roots=(cwd,) if cwd else (),
+        actor=words(given, "agent_id"),
+        actor_kind=words(given, "agent_type"),
+        result=given.get("tool_response"),
+        transcript=words(given, "transcript_path"),
+    )
+
+
+def can_tell(event: Event) -> bool:
+    """Whether the agent hears `context` in the answer to this event."""
+    return event.name in TELLING
+
+
+def answer(event: Event, decision: Decision) -> Answer:
+    """What to print. Codex cannot ask its human for a hook, so a question is a refusal that says how to allow it."""
+    if event.name in DEAF:
+        return SILENT
+    said: Payload = {}
+    own: Payload = {}
+    warning, refused = decision.warning, decision.do is not Do.ALLOW
+    reason = " ".join(filter(None, (decision.reason, decision.how if decision.do is Do.ASK else "")))
+    reason = (
+        reason.strip() or "Takeback was told not to let this happen"
+    )  # an empty one would void the refusal
+    if refused and event.kind is Kind.BEGIN:
+        own = {"permissionDecision": "deny", "permissionDecisionReason": reason}
+    elif refused and event.kind in (Kind.PROMPT, Kind.END):
+        said = {"decision": "block", "reason": reason}
+    elif refused:
+        warning = "\n".join(filter(None, (warning, reason)))
+    if decision.context and can_tell(event):
+        own["additionalContext"] = decision.context
+    if own:
+        said["hookSpecificOutput"] = {"hookEventName": event.name} | own
+    if warning:
+        said["systemMessage"] = warning
+    return Answer(encoded(said)) if said else SILENT

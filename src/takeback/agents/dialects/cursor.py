@@ -1,0 +1,108 @@
+"""Cursor. Its shell commands are told twice: as a tool, and once more to be allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from takeback.agents.dialects.payload import (
+    Payload,
+    Unreadable,
+    encoded,
+    fields,
+    needed,
+    parse,
+    paths,
+    unreadable,
+    words,
+)
+from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+
+KINDS = {
+    "sessionStart": Kind.SESSION,
+    "beforeSubmitPrompt": Kind.PROMPT,
+    "preToolUse": Kind.BEGIN,
+    "postToolUse": Kind.END,
+    "postToolUseFailure": Kind.FAILED,
+    "beforeShellExecution": Kind.GATE,
+    "beforeMCPExecution": Kind.GATE,
+    "subagentStart": Kind.AGENT_BEGIN,
+    "subagentStop": Kind.AGENT_END,
+    "stop": Kind.STOP,
+    "sessionEnd": Kind.SESSION_END,
+}
+TOOLS = (Kind.BEGIN, Kind.END, Kind.FAILED)
+NAMES_OF_PATHS = ("file_path", "target_file", "path", "target_notebook")
+EDITING = ("Write", "Edit", "MultiEdit", "StrReplace", "Delete", "EditNotebook")
+TELLING = ("sessionStart", "postToolUse")
+ASKING = ("beforeShellExecution", "beforeMCPExecution")  # elsewhere it does not ask, though it may be told to
+
+
+def read(data: bytes, env: Mapping[str, str]) -> Event:
+    """The event that a hook was started for. Never raises: what cannot be read is an event too."""
+    try:
+        return _read(parse(data), env)
+    except Unreadable as why:
+        return unreadable(data, why)
+
+
+def _read(given: Payload, env: Mapping[str, str]) -> Event:
+    name = needed(given, "hook_event_name")
+    kind = KINDS.get(name, Kind.IGNORED)
+    if kind is Kind.IGNORED:
+        return Event(kind=kind, name=name)
+    listed = given.get("workspace_roots")
+    roots = tuple(root for root in listed if isinstance(root, str)) if isinstance(listed, list) else ()
+    root = roots[0] if roots else env.get("CURSOR_PROJECT_DIR", "")
+    args = fields(given, "tool_input")
+    is_tool = kind in TOOLS
+    tool = needed(given, "tool_name") if is_tool else words(given, "tool_name")
+    cwd = words(given, "cwd") or words(args, "working_directory") or root
+    command = words(args, "command") if tool == "Shell" else words(given, "command")
+    return Event(
+        kind=kind,
+        name=name,
+        session=words(given, "conversation_id") or needed(given, "session_id"),
+        prompt=words(given, "generation_id"),
+        text=words(given, "prompt"),
+        call=needed(given, "tool_use_id").strip() if is_tool else "",  # it may end with a line break
+        tool=tool,
+        args=args,
+        command=command,
+        background=args.get("is_background") is True,
+        paths=paths(args, NAMES_OF_PATHS, cwd) if tool in EDITING else (),
+        cwd=cwd,
+        root=root,
+        roots=roots or ((root,) if root else ()),
+        actor=words(given, "subagent_id"),
+        actor_kind=words(given, "subagent_type"),
+        result=given.get("tool_output"),
+        error=words(given, "error_message"),
+        transcript=words(given, "transcript_path"),
+    )
+
+
+def can_tell(event: Event) -> bool:
+    """Whether the agent hears `context` in the answer to this event."""
+    return event.name in TELLING
+
+
+def answer(event: Event, decision: Decision) -> Answer:
+    """What to print. A warning has a place only where something is allowed; elsewhere it goes to Cursor's own log."""
+    if event.kind is Kind.UNREADABLE and decision.warning:
+        return Answer(b"", decision.warning.encode(errors="backslashreplace") + b"\n", 1)
+    said: Payload = {}
+    reason = decision.reason or "Takeback was told not to let this happen"
+    if decision.do is Do.ASK and event.name not in ASKING:
+        reason = " ".join(filter(None, (reason, decision.how)))
+    if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.GATE, Kind.AGENT_BEGIN):
+        asks = decision.do is Do.ASK and event.name in ASKING
+        said = {"permission": "ask" if asks else "deny", "user_message": reason}
+        if event.kind is not Kind.AGENT_BEGIN:
+            said["agent_message"] = reason
+    elif decision.do is not Do.ALLOW and event.kind is Kind.PROMPT:
+        said = {"continue": False, "user_message": reason}
+    elif decision.warning and event.kind in (Kind.BEGIN, Kind.GATE):
+        said = {"permission": "allow", "user_message": decision.warning}
+    if decision.context and can_tell(event):
+        said["additional_context"] = decision.context
+    return Answer(encoded(said)) if said else SILENT

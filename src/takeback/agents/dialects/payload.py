@@ -1,0 +1,89 @@
+"""Reading what an agent wrote, without trusting it to be what it should be."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from takeback.agents.event import Answer, Event, Kind
+
+Payload = dict[str, Any]
+NAME_CHARS_MAX = 200
+
+
+class Unreadable(Exception):
+    """This is no event, or lacks what nothing can be done without. It never leaves the dialects."""
+
+
+def parse(data: bytes) -> Payload:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"it is not JSON ({type(error).__name__})") from None
+    if not isinstance(found, dict):
+        raise Unreadable("it is not a JSON object")
+    return found
+
+
+def unreadable(data: bytes, why: Unreadable) -> Event:
+    """An event of which only that it came is known, and perhaps its name."""
+    try:
+        named = parse(data)
+    except Unreadable:
+        named = {}
+    name = words(named, "hook_event_name") or words(named, "event")
+    return Event(kind=Kind.UNREADABLE, name=name[:NAME_CHARS_MAX], why=str(why))
+
+
+def words(payload: Mapping[str, Any], name: str) -> str:
+    """A text that may be missing."""
+    found = payload.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def needed(payload: Mapping[str, Any], name: str) -> str:
+    """A text without which nothing can be done."""
+    if not (found := words(payload, name)):
+        raise Unreadable(f"it has no {name}")
+    return found
+
+
+def fields(payload: Mapping[str, Any], name: str) -> Payload:
+    found = payload.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def paths(given: Mapping[str, Any], names: Iterable[str], base: str) -> tuple[str, ...]:
+    """The paths that these fields hold."""
+    return absolute((words(given, name) for name in names), base)
+
+
+def absolute(found: Iterable[str], base: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(posixpath.join(base, path) for path in found if path))
+
+
+def alike(tool: str, args: Mapping[str, Any]) -> str:
+    """An id for a call that has none: of the tool and what it is given."""
+    text = json.dumps([tool, args], sort_keys=True, separators=(",", ":"))
+    return f"alike-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+
+
+def patched(patch: str) -> list[str]:
+    """The files that a patch in the format of `apply_patch` names, both sides of a move included."""
+    marks = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+    return [
+        line[len(mark) :].strip() for line in patch.splitlines() for mark in marks if line.startswith(mark)
+    ]
+
+
+def encoded(answer: Mapping[str, Any]) -> bytes:
+    """JSON in one line; characters that are not ASCII, or not even characters, are escaped."""
+    return json.dumps(answer).encode() + b"\n" if answer else b""
+
+
+def refusal(reason: str) -> Answer:
+    """No, as each agent but Codex with its JSON understands it: exit code 2 and the reason."""
+    return Answer(b"", reason.encode(errors="backslashreplace") + b"\n", 2)

@@ -1,0 +1,105 @@
+"""Changing the settings of an agent on the disk: the whole file at once, and only if it is still as it was seen."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from takeback.agents import settings
+from takeback.errors import BackendError, ConflictError, UsageError
+
+FOLDERS = (".claude", ".codex", ".cursor", ".gemini", ".opencode", "opencode", "plugins")
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """A change of one file that was not made yet. Empty text stands for a file that is not there."""
+
+    path: Path
+    before: str
+    after: str
+
+    @property
+    def diff(self) -> str:
+        """The change, to be shown first."""
+        old, new = self.before.splitlines(keepends=True), self.after.splitlines(keepends=True)
+        return "".join(difflib.unified_diff(old, new, str(self.path), str(self.path)))
+
+    def make(self) -> None:
+        """Write it. Raises ConflictError, having changed nothing, if the file is no longer as it was seen."""
+        if read(self.path) != self.before:
+            raise ConflictError(
+                f"{self.path} has changed meanwhile; nothing was written", hint="try it again"
+            )
+        try:
+            if self.after:
+                _write(self.path, self.after)
+            elif self.before:
+                self.path.unlink()
+                _drop_if_empty(self.path.parent)
+        except OSError as error:
+            raise BackendError(
+                f"{self.path} could not be written ({error.strerror}); it is as it was"
+            ) from None
+
+
+def place(agent: str, *, project: Path, home: Path, user: bool) -> Path:
+    """The file with the hooks of an agent. If it is a link, the file that it leads to."""
+    of = settings.layout(agent)
+    return (home / of.user if user else project / of.project).resolve()
+
+
+def installing(agent: str, path: Path, command: str = "") -> Edit:
+    before = read(path)
+    return Edit(path, before, settings.install(agent, before, command))
+
+
+def uninstalling(agent: str, path: Path) -> Edit:
+    before = read(path)
+    return Edit(path, before, settings.uninstall(agent, before) if before else "")
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8; nothing was changed") from None
+    except OSError as error:
+        raise BackendError(f"{path} could not be read ({error.strerror}); nothing was changed") from None
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
+    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        os.unlink(fresh)
+        raise
+
+
+def _umask() -> int:
+    now = os.umask(0o077)
+    os.umask(now)
+    return now
+
+
+def _drop_if_empty(folder: Path) -> None:
+    """Folders of an agent that held nothing but our file go with it."""
+    while folder.name in FOLDERS:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent

@@ -1,0 +1,199 @@
+"""Adding to a JSON text that a human keeps, and taking that out again, with every other byte as it was.
+
+What is added is one piece of text in one place; nothing is written anew. So what was added can be found out from
+the text alone: of all ways to cut something out, the right one is that from which adding leads back to this text. For
+this to be certain, something added to an object that was already there and empty begins with a blank, and something
+whose object was made for it does not.
+
+Comments and commas before a closing bracket, as editors allow them in settings, are understood and kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+BLANK = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+SCALAR = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
+DEPTH_MAX = 100
+
+
+class NotJson(Exception):
+    """The text is no JSON; says where."""
+
+
+class Node(msgspec.Struct):
+    """A value, and where it stands. In an object each child is a value with its key."""
+
+    start: int
+    end: int
+    value: Any
+    children: list[Node] = msgspec.field(default_factory=list)
+    key: str = ""
+    key_start: int = -1
+    comma: int = -1
+    """Where the comma after it stands, if there is one."""
+
+    @property
+    def first(self) -> int:
+        """Where it begins, its key included."""
+        return self.start if self.key_start < 0 else self.key_start
+
+    def child(self, key: str) -> Node | None:
+        """The member with this key; the last one counts, as everywhere."""
+        return next((child for child in reversed(self.children) if child.key == key), None)
+
+
+def parse(text: str) -> Node:
+    """The value of the whole text."""
+    start = _skip(text, 0)
+    node = _value(text, start, 0)
+    if (rest := _skip(text, node.end)) != len(text):
+        raise NotJson(_where(text, rest))
+    return node
+
+
+def _skip(text: str, at: int) -> int:
+    found = BLANK.match(text, at)
+    return found.end() if found else at
+
+
+def _where(text: str, at: int) -> str:
+    return f"line {text.count(chr(10), 0, at) + 1}"
+
+
+def _value(text: str, at: int, depth: int) -> Node:
+    if depth > DEPTH_MAX:
+        raise NotJson(f"{_where(text, at)}, which is nested too deeply")
+    if text[at : at + 1] in ("{", "["):
+        return _container(text, at, depth)
+    found = STRING.match(text, at) or SCALAR.match(text, at)
+    if not found:
+        raise NotJson(_where(text, at))
+    return Node(at, found.end(), _plain(text, found))
+
+
+def _plain(text: str, found: re.Match[str]) -> Any:
+    try:
+        return json.loads(found[0])
+    except ValueError:
+        raise NotJson(_where(text, found.start())) from None
+
+
+def _container(text: str, at: int, depth: int) -> Node:
+    opening, node = text[at], Node(at, at, [] if text[at] == "[" else {})
+    closing, place = "]" if opening == "[" else "}", _skip(text, at + 1)
+    while text[place : place + 1] != closing:
+        if node.children and node.children[-1].comma < 0:
+            raise NotJson(_where(text, place))
+        key, key_start = "", -1
+        if opening == "{":
+            found = STRING.match(text, place)
+            colon = _skip(text, found.end()) if found else place
+            if not found or text[colon : colon + 1] != ":":
+                raise NotJson(_where(text, place))
+            key, key_start, place = str(_plain(text, found)), place, _skip(text, colon + 1)
+        child = _value(text, place, depth + 1)
+        child.key, child.key_start = key, key_start
+        node.children.append(child)
+        if opening == "{":
+            node.value[key] = child.value
+        else:
+            node.value.append(child.value)
+        place = _skip(text, child.end)
+        if text[place : place + 1] == ",":
+            child.comma = place
+            place = _skip(text, place + 1)
+    node.end = place + 1
+    return node
+
+
+# --- Adding ---
+
+
+def added(text: str, container: Node, key: str, value: Any) -> str:
+    """The text with one more value at the end of a container, under this key if it is an object."""
+    blank = _blank_before(text, container)
+    name = f"{json.dumps(key)}: " if key else ""
+    written = name + _written(text, value, _indent(text, container, blank))
+    if not container.children:
+        place, piece = container.start + 1, f" {written}"
+    elif (last := container.children[-1]).comma >= 0:
+        place, piece = last.comma + 1, f"{blank}{written},"
+    else:
+        place, piece = last.end, f",{blank}{written}"
+    return text[:place] + piece + text[place:]
+
+
+def _blank_before(text: str, container: Node) -> str:
+    """What stands before the last child, so that one more can stand as this one does."""
+    if not container.children:
+        return ""
+    end = container.children[-1].first
+    return text[len(text[:end].rstrip(" \t\r\n")) : end]
+
+
+def _indent(text: str, container: Node, blank: str) -> str:
+    """How far the lines of a new child are moved in."""
+    if "\n" in blank:
+        return blank.rpartition("\n")[2]
+    line = text[text.rfind("\n", 0, container.start) + 1 : container.start]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _written(text: str, value: Any, indent: str) -> str:
+    """A value as the rest of the text is written: in one line, or in lines that are moved in as the others are."""
+    if "\n" not in text.strip():
+        return json.dumps(value, ensure_ascii=False)
+    found = re.search(r"\n([ \t]+)\S", text)
+    written = json.dumps(value, ensure_ascii=False, indent=found[1] if found else "  ")
+    return written.replace("\n", ("\r\n" if "\r\n" in text else "\n") + indent)
+
+
+# --- Taking out ---
+
+
+def without(text: str, path: Sequence[Node], add: Callable[[str], str]) -> str:
+    """The text without the last node of a path from the root. What was empty only because of that goes too.
+
+    `add` is what put it there, and gives some other text for what is no JSON. If nothing else was changed since, the
+    text is exactly what it was before.
+    """
+    for candidate in _candidates(text, path):
+        if add(candidate) == text:
+            return candidate
+    # The text was written anew or added to. The largest part that holds nothing else is taken out.
+    place = len(path) - 1
+    while place > 1 and len(path[place - 1].children) == 1:
+        place -= 1
+    return _plainly(text, path[place - 1], path[place])
+
+
+def _candidates(text: str, path: Sequence[Node]) -> Iterator[str]:
+    yield ""  # nothing was there
+    for place in range(len(path) - 1, 0, -1):
+        container, node = path[place - 1], path[place]
+        index = next(i for i, child in enumerate(container.children) if child is node)
+        if index:
+            before = container.children[index - 1]
+            yield text[: before.end] + text[node.end :]
+            if node.comma >= 0:
+                yield text[: before.comma + 1] + text[node.comma + 1 :]
+        else:
+            yield text[: container.start + 1] + text[node.end :]
+        if len(container.children) > 1:
+            return
+
+
+def _plainly(text: str, container: Node, node: Node) -> str:
+    index = next(i for i, child in enumerate(container.children) if child is node)
+    if index:
+        return text[: container.children[index - 1].end] + text[node.end :]
+    if len(container.children) > 1:
+        return text[: node.first] + text[container.children[1].first :]
+    return text[: container.start + 1] + text[container.end - 1 :]
