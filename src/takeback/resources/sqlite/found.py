@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from takeback.core.codec import digest, path_of, text_of
+from takeback.resources.sqlite.folder import folder_of
 from takeback.resources.sqlite.here import read_start
 from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES, is_header
 from takeback.resources.sqlite.scratch import write_private
@@ -68,8 +69,10 @@ class Found:
     def is_database(self, place: bytes) -> bool:
         """Whether there is one at a place, not behind a link."""
         try:
-            found = os.stat(place, follow_symlinks=False)
-            return _may_be(found) and is_header(read_start(place, HEADER_BYTES, found))
+            with folder_of(place) as folder:
+                name = os.path.basename(place)
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                return _may_be(found) and is_header(read_start(name, HEADER_BYTES, found, folder))
         except OSError:
             return False
 

@@ -15,6 +15,7 @@ from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
 from takeback.resources.sqlite import apart, index, listing, writing
+from takeback.resources.sqlite.folder import folder_of
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.image import (
     SUFFIXES,
@@ -242,7 +243,7 @@ class Sqlite:
     def _swapped(self, swap: Swap) -> Swapped:
         path = path_of(swap.target.name)
         present, why = self._read(path), ""
-        with _untouched(os.path.dirname(self.found.place(path))):
+        with _untouched(self.found.place(path)):
             if present not in (swap.goal, swap.present):
                 why = writing.MOVED
             elif present != swap.goal:
@@ -293,33 +294,42 @@ class Sqlite:
         if kept is None:
             return
         try:
-            os.chmod(place, kept.mode)
-            os.utime(place, ns=(int(goal.stamp), int(goal.stamp)), follow_symlinks=False)
+            with folder_of(place) as folder:
+                # Not opened as a file: closing that would drop locks that this process may have on it.
+                fd = os.open(os.path.basename(place), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                os.chmod(f"/proc/self/fd/{fd}", kept.mode)
+                os.utime(f"/proc/self/fd/{fd}", ns=(int(goal.stamp), int(goal.stamp)))
+            finally:
+                os.close(fd)
         except OSError:
             # Not ours to change; that it is not as it was is found by reading it again.
             return
 
 
 @contextmanager
-def _untouched(folder: bytes) -> Iterator[None]:
+def _untouched(place: bytes) -> Iterator[None]:
     """Give a folder its time back: the files in it were put back before, and SQLite makes and removes others."""
-    before = _mtime_ns(folder)
+    try:
+        with folder_of(place) as folder:
+            before = os.fstat(folder).st_mtime_ns
+    except OSError:
+        before = 0  # there is none yet, so there is nothing to give back
     try:
         yield
     finally:
-        if before and _mtime_ns(folder) != before:
-            try:
-                os.utime(folder, ns=(before, before))
-            except PermissionError:
-                # Not ours to change: its time is then what it is, and is seen by the next look.
-                pass
+        if before:
+            _give_back(place, before)
 
 
-def _mtime_ns(folder: bytes) -> int:
+def _give_back(place: bytes, mtime_ns: int) -> None:
     try:
-        return os.stat(folder).st_mtime_ns
+        with folder_of(place) as folder:
+            if os.fstat(folder).st_mtime_ns != mtime_ns:
+                os.utime(folder, ns=(mtime_ns, mtime_ns))
     except OSError:
-        return 0
+        # Gone, or not ours to change: its time is then what it is, and is seen by the next look.
+        return
 
 
 def _is_wal(version: Version) -> bool:
