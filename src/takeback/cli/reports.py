@@ -144,7 +144,7 @@ def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
     whys = {item.target: item.why for item in report.items}
     said = report.said
     for did, targets in report.grouped():
-        told = [t for t in targets if whys[t]] if did in ("kept", "conflict", "failed", "merged") else []
+        told = [target for target in targets if whys[target]]
         plain = [t for t in targets if t not in told]
         lines = [f"{said[target]}: {whys[target]}" for target in told]
         if plain:
