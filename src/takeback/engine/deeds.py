@@ -59,9 +59,12 @@ def otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Plann
 
 
 def in_order(resources: Iterable[Resource], began: e.RollbackBegan) -> Iterator[tuple[Resource, list[Swap]]]:
-    """Who swaps what, and when. What lies in a folder goes before the folder does, and comes after it."""
+    """Who swaps what, and when. What lies in a folder goes before the folder does, and comes after it.
+
+    What is no part of the tree comes first: the folder that it lies in gets its time back with the tree.
+    """
     choice, later = OnConflict(began.on_conflict), []
-    for resource in resources:
+    for resource in sorted(resources, key=lambda resource: resource.traits.of_the_tree):
         swaps = [
             Swap(c.target, c.before, c.after, choice)
             for c in began.swaps
