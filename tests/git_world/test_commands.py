@@ -15,22 +15,6 @@ def scene_of(folder: Path) -> Scene:
     return Scene.of(repo, folder / "state")
 
 
-def test_restore_leads_to_a_checkpoint_whoever_changed_it_and_redo_brings_all_back(tmp_path: Path) -> None:
-    scene = scene_of(tmp_path)
-    repo = scene.repo
-    before = scene.look()
-    checkpoint = scene.world.save()
-    scene.agent(USUAL)
-    human = repo.commit("Human", mine="x\n")
-    repo.git("branch", "of-the-human")
-    after = scene.look()
-    assert scene.quick("restore", checkpoint) == 0
-    scene.is_at(before)
-    assert scene.quick("redo") == 0
-    scene.is_at(after)
-    assert repo.git("rev-parse", "of-the-human") == human
-
-
 def test_a_run_that_fails_takes_its_commits_back(tmp_path: Path) -> None:
     scene = scene_of(tmp_path)
     before = scene.look()

@@ -33,8 +33,9 @@ _KEPT_PARTS = (".pack", ".idx", ".rev")
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 RACY_NS = 20_000_000
+TRIES = 5
 
-_COPY, _COPY_LOST = 0o400, 0o440
+_COPY, _COPY_LOST = 0o400, 0o600
 """The modes of a copy: while the repository has the file too, and since it was seen that it has not."""
 
 Seen = tuple[int, int]
@@ -82,7 +83,7 @@ class Mirror:
         self._keep(new)
         if not folders.seen:
             changed.add("pack")
-        lost = self._losses(folders.lost, changed)
+        lost = self._settled_losses(folders.lost, changed)
         if seen != folders.seen or lost != folders.lost:
             self._folders = Folders(folders.boot, seen, lost)
             self._save()
@@ -99,6 +100,17 @@ class Mirror:
                 continue
             if stat.S_ISDIR(info.st_mode):
                 yield name, info
+
+    def _settled_losses(self, known: dict[str, bytes], changed: set[str]) -> dict[str, bytes]:
+        """While git packs, an object moves from one place to the other, and could be missed in both."""
+        lost = known
+        for _ in range(TRIES):
+            before = set(self._there("pack"))
+            lost = self._losses(known, changed)
+            if lost == known or before == set(self._there("pack")):
+                break
+            changed = changed | {"pack"}
+        return lost
 
     def _losses(self, known: dict[str, bytes], changed: set[str]) -> dict[str, bytes]:
         """What is kept and is not there, neither by itself nor in any pack. How it is packed makes no difference."""
@@ -171,7 +183,9 @@ class Mirror:
     def hash_name(self) -> str:
         """The algorithm by which the objects are named, as their names tell; nothing where there are none."""
         for folder in _listed(self.kept):
-            for file in _names(self.kept / folder, folder) if _FAN.fullmatch(folder) or folder == "pack" else ():
+            for file in (
+                _names(self.kept / folder, folder) if _FAN.fullmatch(folder) or folder == "pack" else ()
+            ):
                 size = packs.hash_bytes(Path(file).stem) if folder == "pack" else (len(file) + 2) // 2
                 return "sha256" if size == 32 else "sha1"
         return ""
@@ -243,6 +257,8 @@ class Mirror:
             path = self.kept / folder / file
             info = os.lstat(path)
             mode = stat.S_IMODE(info.st_mode)
+            if info.st_nlink > 1:
+                continue
             if (folder, file) not in lost:
                 if mode == _COPY_LOST:
                     path.chmod(_COPY)
@@ -250,7 +266,7 @@ class Mirror:
                 # A copy has no other name whose end would set its time. This does: it is counted from now on.
                 path.chmod(_COPY_LOST)
             # The time at which the last other name of it went.
-            elif info.st_nlink == 1 and info.st_ctime_ns < before_ns:
+            elif info.st_ctime_ns < before_ns:
                 path.unlink()
                 dropped += info.st_blocks * 512
         if dropped:
@@ -326,7 +342,7 @@ def _names(folder: Path, name: str) -> Iterator[str]:
 def _listed(folder: Path) -> Iterable[str]:
     try:
         return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ()
 
 

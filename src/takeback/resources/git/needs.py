@@ -84,7 +84,7 @@ class Needs:
             self._prepare()
             with _noted(damaged):
                 self._give(rest)
-        for folder in sorted({name.hex()[:2] for name in loose}) + ["pack"]:
+        for folder in [*sorted({name.hex()[:2] for name in loose}), "pack"]:
             if (self._mirror.objects / folder).is_dir():
                 sync_folder(self._mirror.objects / folder)
         faults.reach(GIVEN)

@@ -64,7 +64,7 @@ class Observer:
         generation: Callable[[], int],
         losses: Callable[[bytes], tuple[bytes, int]],
     ) -> None:
-        """`losses` keeps the objects of a repository; gives the names of those that it lost, and how many they are."""
+        """`losses` keeps the objects of a repository; gives the names of those that it lost, and how many."""
         self._root = os.fsencode(root)
         self._cache = cache
         self._blobs = blobs

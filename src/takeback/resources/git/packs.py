@@ -1,4 +1,4 @@
-"""Which objects packs have, by their indexes; read by the first byte of the names, so that little is read for little."""
+"""Which objects packs have, by their indexes. Names are read by their first byte, for most looks ask for few."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Packs:
         for stem in names:
             try:
                 self._open.append(_Index(folder / f"{stem}.idx", hash_bytes(stem)))
-            except FileNotFoundError:
-                # Packed anew just now. The next look sees it.
+            except (FileNotFoundError, PermissionError):
+                # Packed anew just now, or closed: nobody could read it either.
                 continue
 
     def __enter__(self) -> Self:

@@ -61,7 +61,9 @@ def foresee(swaps: Sequence[Swap], contents: Contents) -> Mapping[Target, tuple[
             continue
         head = swap.target.name.removesuffix("objects") + "HEAD"
         goes = not swap.goal and head in leaving
-        if not goes and (entry.kind_of(swap.goal) != entry.OBJECTS or is_at(contents, swap.present, swap.goal)):
+        if not goes and (
+            entry.kind_of(swap.goal) != entry.OBJECTS or is_at(contents, swap.present, swap.goal)
+        ):
             found[swap.target] = (Do.KEEP, STAY)
     return found
 
@@ -70,7 +72,9 @@ def fill(work: Work, place: bytes, finder: Needs, contents: Contents) -> None:
     """Bring back what was lost. A link that was put in the place of the folder is removed, and never followed."""
     try:
         if os.path.islink(place):
-            if entry.kind_of(work.present) != entry.LINK or os.readlink(place) != entry.link_text(work.present):
+            if entry.kind_of(work.present) != entry.LINK or os.readlink(place) != entry.link_text(
+                work.present
+            ):
                 work.did, work.why = Did.CONFLICT, "a link was put there since the plan was made"
                 return
             os.unlink(place)
