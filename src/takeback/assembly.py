@@ -158,8 +158,7 @@ class Assembly:
 
     @cached_property
     def observed(self) -> list[Observed]:
-        """What is looked at before and after each action, in the order in which it is taken back."""
-        # Git after files: the index describes files that are there again.
+        """What is looked at before and after each action, in this order. See deeds.in_order for taking back."""
         return [self._sqlite, self.files, self.git]
 
     @cached_property

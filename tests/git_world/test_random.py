@@ -23,8 +23,8 @@ SEEDS = {"linear": 11, "branching": 12, "vendored": 13}
 
 
 def wrong(before: Picture, after: Picture, *, of_human: bool) -> list[str]:
-    """What is not as it was; what the human did meanwhile is left out."""
-    found = unsound(after) + differences(before, after)
+    """What is not as it was; what the human did meanwhile is left out, and what was wrong before."""
+    found = [line for line in unsound(after) if line not in unsound(before)] + differences(before, after)
     return [line for line in found if not (of_human and _is_of_the_human(line))]
 
 

@@ -136,3 +136,17 @@ def test_names_in_indexes_of_both_kinds(desk: Desk) -> None:
         with packs.Packs(folder, [stem]) as found:
             names = {name.hex() for fan in range(256) for name in found.names(fan)}
         assert names == objects(desk.root), version
+
+
+def test_objects_behind_a_link_are_stated_and_stay(desk: Desk, tmp_path: Path) -> None:
+    """The human has them elsewhere: nothing of them is kept, and nothing is ever written there."""
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(desk.root / ".git/objects", elsewhere)
+    (desk.root / ".git/objects").symlink_to(elsewhere)
+    desk.tb.save()
+    assert any("objects are not kept" in line for line in desk.tb.history.marks["git"].stated)
+    before = desk.picture()
+    desk.agent("git commit -q --allow-empty -m agent")
+    desk.undo()
+    assert desk.picture() == before
+    assert (desk.root / ".git/objects").is_symlink()

@@ -57,7 +57,9 @@ class Git:
         self._keep_days = keep_days
         self._progress = progress
         self._observer = Observer(root, state / "git.index", blobs, contents, generation, self._losses)
+        self._generation = generation
         self._mirrors: dict[bytes, Mirror] = {}
+        self._mirrored = 0
         self._counted: dict[tuple[str, str], tuple[int, int] | None] = {}
 
     # The present
@@ -100,6 +102,9 @@ class Git:
 
     def _losses(self, prefix: bytes) -> tuple[bytes, int]:
         """Keep the objects of a repository; which of those that are kept it has not any more."""
+        if (generation := self._generation()) != self._mirrored:
+            # Some may have been dropped since, by another process.
+            self._mirrors, self._mirrored = {}, generation
         mirror = self._mirror(prefix)
         names = mirror.keep_new()
         return names, len(names) // HASH_BYTES[mirror.hash_name()] if names else 0
@@ -331,7 +336,7 @@ class Git:
                 folder = self._observer.place.path(prefix)
                 if (
                     prefix == owner(prefix)
-                    and _only_objects(folder)
+                    and stores.only_objects(folder)
                     and not self._observer.reader.packed(prefix)
                 ):
                     mirror = self._mirror(prefix)
@@ -370,16 +375,6 @@ class Git:
             if inside or not os.path.isdir(folder)
             else f"its folder {os.fsdecode(folder)} is outside, and stays"
         )
-
-
-def _only_objects(folder: bytes) -> bool:
-    """Whether nothing but objects is left in a repository; packed refs are looked at by their refs."""
-    for parent, folders, files in os.walk(folder):
-        if parent.rstrip(b"/") == folder.rstrip(b"/") and b"objects" in folders:
-            folders.remove(b"objects")
-        if [name for name in files if name != b"packed-refs"]:
-            return False
-    return True
 
 
 def _must_be_whole(work: Work) -> bool:

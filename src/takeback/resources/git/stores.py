@@ -85,3 +85,13 @@ def fill(work: Work, place: bytes, finder: Needs, contents: Contents) -> None:
         work.did, work.why = Did.FAILED, error.message
     except OSError as error:
         work.did, work.why = Did.FAILED, f"the system refused it: {error.strerror or error}"
+
+
+def only_objects(folder: bytes) -> bool:
+    """Whether nothing but objects is left in a repository; packed refs are looked at by their refs."""
+    for parent, folders, files in os.walk(folder):
+        if parent.rstrip(b"/") == folder.rstrip(b"/") and b"objects" in folders:
+            folders.remove(b"objects")
+        if [name for name in files if name != b"packed-refs"]:
+            return False
+    return True
