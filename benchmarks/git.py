@@ -71,7 +71,7 @@ def child_ms(root: Path, *args: str, rounds: int) -> float:
 
 def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
     """The first mark of a fresh workspace object: files, and git."""
-    found: dict[str, list[float]] = {"files": [], "git": []}
+    found: dict[str, list[float]] = {"sqlite": [], "files": [], "git": []}
     for _ in range(rounds):
         with open_workspace(root, home=home, watching=False) as tb:
             for part in tb.observed:
