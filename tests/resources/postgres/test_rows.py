@@ -275,3 +275,37 @@ def test_names_with_percent_signs_are_no_trouble(shop: Shop) -> None:
     before = shop.rows()
     shop.agent('UPDATE "t%s" SET "%(x)s" = 2')
     assert shop.workspace.undo().verdict is Verdict.CLEAN and shop.rows() == before
+
+
+def test_triggers_that_always_run_do_not_run_in_an_undo(shop: Shop) -> None:
+    shop.human(
+        "CREATE FUNCTION loud() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO public.notes VALUES (TG_NAME, TG_OP); RETURN NEW; END $$",
+        "CREATE TRIGGER loud AFTER INSERT OR UPDATE OR DELETE ON customers FOR EACH ROW EXECUTE FUNCTION loud()",
+        "CREATE TRIGGER copied AFTER INSERT ON events_old FOR EACH ROW EXECUTE FUNCTION loud()",
+        "ALTER TABLE customers ENABLE ALWAYS TRIGGER loud",
+        "ALTER TABLE events_old ENABLE REPLICA TRIGGER copied",
+        "INSERT INTO customers VALUES (1, 'a')",
+        "INSERT INTO events VALUES (1, '2010-01-01', 'old')",
+    )
+    before, schema = shop.rows(), shop.server.schema_of(shop.dsn)
+    shop.agent("UPDATE customers SET name = 'b'", "DELETE FROM events")
+    assert shop.workspace.undo().verdict is Verdict.CLEAN
+    assert shop.rows() == before and shop.server.schema_of(shop.dsn) == schema
+    shop.workspace.redo()
+    assert len(shop.rows()["public.notes"]) == 2
+
+
+def test_checks_may_name_things_as_their_owners_do(shop: Shop) -> None:
+    shop.human(
+        "CREATE FUNCTION inner_one(x int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT x + 1'",
+        "CREATE FUNCTION outer_one(x int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS "
+        "'BEGIN RETURN inner_one(x); END'",
+        "CREATE DOMAIN positive AS int CHECK (outer_one(VALUE) > 1)",
+        "CREATE TABLE d (id int PRIMARY KEY, x int CHECK (outer_one(x) > 0), p positive, "
+        "g int GENERATED ALWAYS AS (outer_one(x)) STORED)",
+        "INSERT INTO d VALUES (1, 1, 1), (2, 2, 2)",
+    )
+    before = shop.rows()
+    shop.agent("UPDATE d SET x = 5 WHERE id = 1", "DELETE FROM d WHERE id = 2")
+    assert shop.workspace.undo().verdict is Verdict.CLEAN and shop.rows() == before

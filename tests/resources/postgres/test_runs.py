@@ -249,6 +249,38 @@ def test_a_role_without_rights_is_told_so(server: Server, tmp_path: Path) -> Non
     shop.workspace.close()
 
 
+def test_a_table_whose_rows_are_hidden_from_the_guard_is_not_called_guarded(server: Server, tmp_path: Path) -> None:
+    shop = Shop(server, tmp_path / "work", "CREATE TABLE t (id int PRIMARY KEY, tenant text)", guarded=False)
+    name = f"tenant_{shop.name}"
+    shop.human(
+        f"CREATE ROLE {name} LOGIN",
+        f"GRANT ALL ON DATABASE {shop.name} TO {name}",
+        f"GRANT ALL ON SCHEMA public TO {name}",
+        f"GRANT SET ON PARAMETER session_replication_role TO {name}",
+        f"ALTER TABLE t OWNER TO {name}",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        "CREATE POLICY p ON t USING (tenant = current_setting('app.tenant', true))",
+        "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+    )
+    limited, before = server.dsn(shop.name, name), shop.rows()
+    made = guard.install(limited, ["public"])
+    assert made.tables == ("public.t",)  # its owner sees all of it
+    shop.workspace.postgres.add(made.id, limited)
+    shop.human("ALTER TABLE t FORCE ROW LEVEL SECURITY")
+    with pytest.raises(psycopg.Error, match="would be affected by row-level security"):
+        shop.agent("TRUNCATE t")
+    assert shop.rows() == before
+    guard.remove(limited)
+    made = guard.install(limited, ["public"])
+    assert made.tables == () and "BYPASSRLS" in dict(made.left_out)["public.t"]
+    shop.human(f"ALTER ROLE {name} BYPASSRLS")
+    shop.workspace.postgres.add(guard.install(limited, []).id, limited)
+    shop.agent("TRUNCATE t")
+    shop.workspace.undo()
+    assert shop.rows() == before
+    shop.workspace.close()
+
+
 def test_the_address_is_kept_privately_and_told_nowhere(shop: Shop) -> None:
     secret = shop.dsn.replace("postgres:@", "postgres:hunter2@")
     made = guard.install(secret, [])

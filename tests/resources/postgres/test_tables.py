@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from takeback.errors import ConflictError, RollbackIncomplete
+from takeback.testing import crash
 from tests.resources.postgres.test_rows import EXACT
 from tests.resources.postgres.world import Shop
 
@@ -137,14 +138,65 @@ def test_rows_of_a_table_that_a_human_altered_since_are_a_conflict(shop: Shop) -
     assert shop.ask("SELECT * FROM notes") == [("a", "b", None)]
 
 
+def test_where_one_table_was_altered_the_rest_can_be_taken_back(shop: Shop) -> None:
+    shop.human("INSERT INTO customers VALUES (1, 'a')")
+    shop.agent("INSERT INTO notes VALUES ('a', 'b')", "UPDATE customers SET name = 'x'", "DELETE FROM orders")
+    shop.human("ALTER TABLE notes ADD COLUMN more int")
+    with pytest.raises(ConflictError, match="notes: the table is gone, or its columns were changed since"):
+        shop.workspace.undo()
+    (item,) = shop.workspace.undo(on_conflict="keep").items
+    assert item.says == f"{shop.name}: 1 row of customers put back" and "notes: the table is gone" in item.why
+    assert shop.ask("SELECT name FROM customers") == [("a",)] and shop.ask("SELECT who FROM notes") == [("a",)]
+    shop.workspace.redo()
+    assert shop.ask("SELECT name FROM customers") == [("x",)]
+
+
 def test_what_is_no_table_is_said_to_stay(shop: Shop) -> None:
     shop.agent("CREATE VIEW v AS SELECT 1 AS one", "INSERT INTO notes VALUES ('a', 'b')")
-    report = shop.workspace.undo()
-    assert "CREATE VIEW public.v stays" in report.items[0].why and shop.rows()["public.notes"] == []
+    for _ in range(2):
+        with pytest.raises(RollbackIncomplete) as stop:
+            shop.workspace.undo()
+        (item,) = stop.value.report.items
+        assert "CREATE VIEW public.v stays" in item.why and not item.verified and shop.rows()["public.notes"] == []
+        assert item.says == f"{shop.name}: 1 row of notes removed"
+        shop.workspace.redo()
+        assert shop.rows()["public.notes"] == ["a\tb"]
     shop.agent("DROP VIEW v")
     with pytest.raises(RollbackIncomplete) as stop:
         shop.workspace.undo()
     assert "DROP VIEW public.v stays" in stop.value.report.items[0].why
+
+
+def test_what_stays_is_said_after_a_crash_too(shop: Shop) -> None:
+    shop.agent("CREATE VIEW v AS SELECT 1 AS one", "INSERT INTO notes VALUES ('a', 'b')")
+    done = crash.run("postgres-committed", 1, ["takeback", "undo"], cwd=shop.workspace.root)
+    assert done.returncode == crash.KILLED, done.stderr
+    with pytest.raises(RollbackIncomplete) as stop:
+        shop.workspace.undo()
+    assert "CREATE VIEW public.v stays" in stop.value.report.items[0].why
+
+
+def test_a_table_made_in_the_place_of_a_dropped_one_goes_first(shop: Shop) -> None:
+    shop.human(*EXACT)
+    before, schema = shop.rows(), shop.server.schema_of(shop.dsn)
+    shop.agent(
+        "DROP TABLE notes", "CREATE TABLE notes (id int PRIMARY KEY, more int)", "INSERT INTO notes VALUES (1, 1)"
+    )
+    after = shop.rows()
+    for _ in range(2):
+        assert shop.workspace.undo().verdict.value == "clean"
+        assert shop.rows() == before and shop.server.schema_of(shop.dsn) == schema
+        shop.workspace.redo()
+        assert shop.rows() == after
+    shop.human("INSERT INTO notes VALUES (2, 2)")
+    there = shop.rows()
+    for choice in ("stop", "overwrite"):
+        with pytest.raises(ConflictError, match="notes: rows of others are in it"):
+            shop.workspace.undo(on_conflict=choice)
+    assert shop.rows() == there
+    shop.human("DROP TABLE notes", "CREATE TABLE notes (mine int)")
+    with pytest.raises(ConflictError, match="notes: another table has its name now"):
+        shop.workspace.undo()
 
 
 def test_a_dropped_schema_comes_back_with_its_tables(shop: Shop) -> None:
@@ -156,7 +208,9 @@ def test_a_dropped_schema_comes_back_with_its_tables(shop: Shop) -> None:
     shop.guard("more")
     rows = shop.rows()
     shop.agent("UPDATE more.t SET t = 'y'", "DROP SCHEMA more CASCADE")
-    shop.workspace.undo()
+    with pytest.raises(RollbackIncomplete) as stop:  # its owner and grants, and what else was in it, are lost
+        shop.workspace.undo()
+    assert "DROP SCHEMA more stays" in stop.value.report.items[0].why
     assert shop.rows() == rows
 
 
@@ -184,5 +238,13 @@ def test_an_action_does_not_get_rid_of_its_guard(shop: Shop) -> None:
     with pytest.raises(psycopg.Error, match="takeback guards notes, and an action may not change that"):
         shop.agent("DROP TRIGGER takeback_insert ON notes")
     shop.agent("ALTER TABLE notes DISABLE TRIGGER ALL", "INSERT INTO notes VALUES ('a', 'b')")
+    shop.workspace.undo()
+    assert shop.rows() == before
+
+
+def test_an_action_cannot_say_that_it_is_us(shop: Shop) -> None:
+    shop.human(*EXACT)
+    before = shop.rows()
+    shop.agent("SET takeback.busy = 'on'", "DROP TABLE notes")
     shop.workspace.undo()
     assert shop.rows() == before

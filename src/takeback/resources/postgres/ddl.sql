@@ -1,8 +1,8 @@
 -- Tables that an action makes, alters or drops. Only a superuser may have these watched.
 
--- Whether this is our own doing: guarding a table alters it.
+-- Whether this is our own doing: guarding a table alters it. An action does not know the word.
 CREATE FUNCTION takeback.is_busy() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT coalesce(current_setting('takeback.busy', true), '') = 'on' $$;
+    AS $$ SELECT EXISTS (SELECT FROM takeback.secret WHERE word = current_setting('takeback.busy', true)) $$;
 
 -- Keep a table aside: how it can be made again, and its rows.
 CREATE FUNCTION takeback.keep(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -34,7 +34,7 @@ CREATE FUNCTION takeback.names(said text, name name) RETURNS boolean LANGUAGE sq
 
 CREATE FUNCTION takeback.before_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
-    SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content
+    SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content SET row_security = off
     AS $$
     DECLARE
         said text := lower(current_query());
@@ -103,7 +103,7 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
 
 CREATE FUNCTION takeback.after_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
-    SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content
+    SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content SET row_security = off
     AS $$
     DECLARE
         made record;

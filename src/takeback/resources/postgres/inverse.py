@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     Link = psycopg.Connection[tuple[Any, ...]]
 
 SETTINGS = (
-    "SET LOCAL search_path = pg_catalog, pg_temp",
+    # What tables check and compute may name things as their owners do; for ourselves the server's own come first.
+    "SELECT set_config('search_path', concat_ws(', ', 'pg_catalog', nullif(current_setting('search_path'), ''), "
+    "'pg_temp'), true)",
+    # Rows that a policy hides are an error, and not passed over.
+    "SET LOCAL row_security = off",
     "SET LOCAL datestyle = 'ISO, YMD'",
     "SET LOCAL intervalstyle = postgres",
     "SET LOCAL timezone = 'UTC'",
@@ -96,6 +100,15 @@ class Found(msgspec.Struct):
     applied: int = 0
     touched: set[str] = set()
     """The actions of which something was taken back."""
+    counts: dict[str, dict[str, list[int]]] = {}
+    """For each action and table, how many rows of it were taken back: added ones, changed ones, removed ones."""
+
+    def add(self, other: Found) -> None:
+        self.troubles += other.troubles
+        self.applied += other.applied
+        self.touched |= other.touched
+        for action, tables in other.counts.items():
+            self.counts.setdefault(action, {}).update(tables)
 
 
 class Inverse:
@@ -105,7 +118,7 @@ class Inverse:
         self._link = link
         self._selected = list(selected)
         self.tables = list(tables)
-        self.found = Found([], 0, set())
+        self.found = Found()
 
     def apply(self, choice: OnConflict) -> Found:
         """Put back what was there first, row by row as far as possible; `keep` leaves the rest as it is."""
@@ -142,11 +155,10 @@ class Inverse:
             run(self._link, "RELEASE SAVEPOINT written")
             run(self._link, "SAVEPOINT written")
         for table in self.tables:
-            for action, count in rows(
-                self._link, f"SELECT action, count(*) FROM {table.work} WHERE state = 'apply' GROUP BY 1"
-            ):
-                self.found.applied += count
+            for action, *counts in rows(self._link, steps.count(table)):
+                self.found.applied += sum(counts)
                 self.found.touched.add(action)
+                self.found.counts.setdefault(action, {})[table.called] = counts
 
     def _write(self) -> None:
         for table in self.tables:
@@ -220,7 +232,7 @@ class Inverse:
         return Trouble(action, table.called, key, why, firm)
 
 
-def look_up(link: Link, oid: int, number: int, statements: list[int]) -> Table:
+def look_up(link: Link, oid: int, statements: list[int]) -> Table:
     """A table as it is now."""
     quoted, called, written, plain = rows(
         link,
@@ -251,7 +263,7 @@ def look_up(link: Link, oid: int, number: int, statements: list[int]) -> Table:
         tuple(name for (name,) in columns),
         written,
         plain,
-        f"pg_temp.takeback_work_{number}",
+        f"pg_temp.takeback_work_{oid}",
         statements,
     )
 

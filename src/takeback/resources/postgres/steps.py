@@ -100,6 +100,16 @@ def _gather_whole(table: Table) -> str:
         """
 
 
+def count(table: Table) -> str:
+    """How many rows of each action are taken back: those that it added, changed and removed."""
+    if table.keys:
+        kinds = ("before IS NULL", "before IS NOT NULL AND now IS NOT NULL", "before IS NOT NULL AND now IS NULL")
+        counts = ", ".join(f"count(*) FILTER (WHERE {kind})" for kind in kinds)
+    else:
+        counts = "sum(greatest(more, 0))::bigint, 0, sum(greatest(-more, 0))::bigint"
+    return f"SELECT action, {counts} FROM {table.work} WHERE state = 'apply' GROUP BY 1"
+
+
 def remove(table: Table) -> str:
     if table.keys:
         return (
