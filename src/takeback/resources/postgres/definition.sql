@@ -107,6 +107,58 @@ CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE 
     GROUP BY v.oid ORDER BY max(depth), v.oid)
     $$;
 
+-- The publications that a table was put into by name. Filters are known since PostgreSQL 15: asked for only there.
+CREATE FUNCTION takeback.publications(target oid) RETURNS SETOF text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+    AS $$
+    BEGIN
+        IF current_setting('server_version_num')::int < 150000 THEN
+            RETURN QUERY SELECT format('ALTER PUBLICATION %I ADD TABLE ONLY %s', pubname, takeback.quoted(target))
+            FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = target ORDER BY 1;
+        ELSE
+            RETURN QUERY SELECT format('ALTER PUBLICATION %I ADD TABLE ONLY %s%s%s', pubname, takeback.quoted(target),
+                (SELECT ' (' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')' FROM pg_attribute
+                    WHERE attrelid = target AND attnum = ANY (prattrs)),
+                ' WHERE (' || pg_get_expr(prqual, prrelid) || ')')
+            FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = target ORDER BY 1;
+        END IF;
+    END
+    $$;
+
+-- What is set for a table and its columns that is not told where they are made.
+CREATE FUNCTION takeback.how_to_set(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    AS $$
+    (SELECT format('ALTER TABLE ONLY %s ALTER COLUMN %I %s', takeback.quoted(target), attname, what)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid, LATERAL (VALUES
+        (CASE WHEN attstattarget >= 0 THEN format('SET STATISTICS %s', attstattarget) END),
+        (CASE WHEN attstorage <> typstorage THEN 'SET STORAGE ' || CASE attstorage
+            WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END),
+        (CASE to_jsonb(a) ->> 'attcompression' WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END),
+        ('SET (' || array_to_string(attoptions, ', ') || ')')) v(what)
+    WHERE attrelid = target AND attnum > 0 AND NOT attisdropped AND what IS NOT NULL ORDER BY attnum, what)
+    UNION ALL
+    (SELECT format('GRANT %s (%I) ON %s TO %s%s', privilege_type, attname, takeback.quoted(target),
+        CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
+        CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+    FROM pg_attribute, aclexplode(attacl) WHERE attrelid = target AND attnum > 0 AND NOT attisdropped ORDER BY 1)
+    UNION ALL
+    SELECT format('ALTER TABLE ONLY %s REPLICA IDENTITY %s', takeback.quoted(target), CASE relreplident
+        WHEN 'f' THEN 'FULL' WHEN 'n' THEN 'NOTHING' ELSE (
+            SELECT format('USING INDEX %I', relname) FROM pg_index JOIN pg_class x ON x.oid = indexrelid
+            WHERE indrelid = target AND indisreplident) END)
+    FROM pg_class WHERE oid = target AND relreplident <> 'd'
+    UNION ALL
+    (SELECT format('ALTER TABLE %s CLUSTER ON %I', takeback.quoted(target), relname)
+    FROM pg_index JOIN pg_class x ON x.oid = indexrelid WHERE indrelid = target AND indisclustered)
+    UNION ALL
+    (SELECT rtrim(pg_get_ruledef(oid), ';') FROM pg_rewrite WHERE ev_class = target AND rulename <> '_RETURN' ORDER BY rulename)
+    UNION ALL
+    (SELECT format('ALTER TABLE %s %s RULE %I', takeback.quoted(target),
+        CASE ev_enabled WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE ALWAYS' END, rulename)
+    FROM pg_rewrite WHERE ev_class = target AND ev_enabled <> 'O' AND rulename <> '_RETURN' ORDER BY rulename)
+    UNION ALL
+    SELECT takeback.publications(target)
+    $$;
+
 CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     (SELECT takeback.indexes(oid) FROM pg_class WHERE oid = target AND NOT relispartition ORDER BY 1)
@@ -118,6 +170,8 @@ CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE s
     (SELECT pg_get_statisticsobjdef(oid) FROM pg_statistic_ext WHERE stxrelid = target ORDER BY 1)
     UNION ALL
     SELECT takeback.how_to_connect(target)
+    UNION ALL
+    SELECT takeback.how_to_set(target)
     UNION ALL
     (SELECT pg_get_triggerdef(oid) FROM pg_trigger
     WHERE tgrelid = target AND NOT tgisinternal AND tgparentid = 0 AND tgname NOT LIKE 'takeback\_%' ORDER BY tgname)
