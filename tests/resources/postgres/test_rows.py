@@ -230,7 +230,8 @@ def test_a_row_that_came_to_be_what_it_was_is_no_conflict(shop: Shop) -> None:
     shop.human("INSERT INTO customers VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     before = shop.rows()
     shop.agent(
-        "INSERT INTO customers VALUES (1, 'a'), (2, 'x'), (4, 'd') ON CONFLICT (id) DO UPDATE SET name = excluded.name",
+        "INSERT INTO customers VALUES (1, 'a'), (2, 'x'), (4, 'd') "
+        "ON CONFLICT (id) DO UPDATE SET name = excluded.name",
         "UPDATE customers SET name = 'other' WHERE id = 3",
         "UPDATE customers SET name = 'c' WHERE id = 3",
         "INSERT INTO customers VALUES (9, 'passing')",
@@ -239,7 +240,9 @@ def test_a_row_that_came_to_be_what_it_was_is_no_conflict(shop: Shop) -> None:
     after = shop.rows()
     shop.human("INSERT INTO customers VALUES (9, 'mine')")
     report = shop.workspace.undo(on_conflict="overwrite")
-    assert report.verdict is Verdict.CLEAN and shop.ask("SELECT name FROM customers WHERE id = 9") == [("mine",)]
+    assert report.verdict is Verdict.CLEAN and shop.ask("SELECT name FROM customers WHERE id = 9") == [
+        ("mine",)
+    ]
     shop.human("DELETE FROM customers WHERE id = 9")
     assert shop.rows() == before
     shop.workspace.redo()
@@ -248,7 +251,7 @@ def test_a_row_that_came_to_be_what_it_was_is_no_conflict(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "mine", "theirs"),
+    "column, mine, theirs",
     [
         ("code text UNIQUE DEFERRABLE", "'a'", "'a'"),
         ("code text UNIQUE NULLS NOT DISTINCT DEFERRABLE INITIALLY DEFERRED", "NULL", "NULL"),

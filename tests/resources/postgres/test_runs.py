@@ -249,7 +249,9 @@ def test_a_role_without_rights_is_told_so(server: Server, tmp_path: Path) -> Non
     shop.workspace.close()
 
 
-def test_a_table_whose_rows_are_hidden_from_the_guard_is_not_called_guarded(server: Server, tmp_path: Path) -> None:
+def test_a_table_whose_rows_are_hidden_from_the_guard_is_not_called_guarded(
+    server: Server, tmp_path: Path
+) -> None:
     shop = Shop(server, tmp_path / "work", "CREATE TABLE t (id int PRIMARY KEY, tenant text)", guarded=False)
     name = f"tenant_{shop.name}"
     shop.human(
@@ -292,6 +294,20 @@ def test_the_address_is_kept_privately_and_told_nowhere(shop: Shop) -> None:
     told = repr(shop.workspace.postgres.all()) + str(shop.workspace.undo())
     told += "".join(str(record) for record in shop.workspace.journal.read())
     assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["u:hun@ter2@host/db", "u:hun/ter2@host/db", "u:hun%ter2@host/db", "u:hunter2@host:hunter2/db?hunter2"],
+)
+def test_no_part_of_a_password_is_told_of_an_address_that_cannot_be_read(given: str) -> None:
+    address = f"postgresql://{given}"
+    for act in (guard.install, lambda dsn, _: guard.status(dsn), lambda dsn, _: link.called(dsn)):
+        with pytest.raises(UsageError, match="that is no address of a database") as stop:
+            act(address, [])
+        told = str(stop.value) + link.hidden(address.partition("@host")[0] + "@host/db")
+        assert "hun" not in told and "ter2" not in told
+        assert stop.value.__suppress_context__
 
 
 def test_a_newer_guard_is_not_touched(shop: Shop) -> None:

@@ -154,7 +154,9 @@ def test_where_one_table_was_altered_the_rest_can_be_taken_back(shop: Shop) -> N
         shop.workspace.undo()
     (item,) = shop.workspace.undo(on_conflict="keep").items
     assert item.says == f"{shop.name}: 1 row of customers put back" and "notes: the table is gone" in item.why
-    assert shop.ask("SELECT name FROM customers") == [("a",)] and shop.ask("SELECT who FROM notes") == [("a",)]
+    assert shop.ask("SELECT name FROM customers") == [("a",)] and shop.ask("SELECT who FROM notes") == [
+        ("a",)
+    ]
     shop.workspace.redo()
     assert shop.ask("SELECT name FROM customers") == [("x",)]
 
@@ -165,7 +167,11 @@ def test_what_is_no_table_is_said_to_stay(shop: Shop) -> None:
         with pytest.raises(RollbackIncomplete) as stop:
             shop.workspace.undo()
         (item,) = stop.value.report.items
-        assert "CREATE VIEW public.v stays" in item.why and not item.verified and shop.rows()["public.notes"] == []
+        assert (
+            "CREATE VIEW public.v stays" in item.why
+            and not item.verified
+            and shop.rows()["public.notes"] == []
+        )
         assert item.says == f"{shop.name}: 1 row of notes removed"
         shop.workspace.redo()
         assert shop.rows()["public.notes"] == ["a\tb"]
@@ -188,7 +194,9 @@ def test_a_table_made_in_the_place_of_a_dropped_one_goes_first(shop: Shop) -> No
     shop.human(*EXACT)
     before, schema = shop.rows(), shop.server.schema_of(shop.dsn)
     shop.agent(
-        "DROP TABLE notes", "CREATE TABLE notes (id int PRIMARY KEY, more int)", "INSERT INTO notes VALUES (1, 1)"
+        "DROP TABLE notes",
+        "CREATE TABLE notes (id int PRIMARY KEY, more int)",
+        "INSERT INTO notes VALUES (1, 1)",
     )
     after = shop.rows()
     for _ in range(2):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 SETTINGS = (
     # What tables check and compute may name things as their owners do; for ourselves the server's own come first.
-    "SELECT set_config('search_path', concat_ws(', ', 'pg_catalog', nullif(current_setting('search_path'), ''), "
-    "'pg_temp'), true)",
+    """SELECT set_config('search_path',
+        concat_ws(', ', 'pg_catalog', nullif(current_setting('search_path'), ''), 'pg_temp'), true)""",
     # Rows that a policy hides are an error, and not passed over.
     "SET LOCAL row_security = off",
     "SET LOCAL datestyle = 'ISO, YMD'",
@@ -55,7 +55,7 @@ class Table(msgspec.Struct, frozen=True):
     written: str
     """The expression that gives a row `t` as it is captured."""
     plain_insert: bool
-    """Whether a unique or an exclusion constraint can be deferred, so that a taken place is an error and not passed over."""
+    """Whether a constraint on places can be deferred, so that a taken one is an error and not passed over."""
     work: str
     """The temporary table that says of each row what was, what is and what to do."""
     statements: list[int]
@@ -237,8 +237,8 @@ def look_up(link: Link, oid: int, statements: list[int]) -> Table:
     quoted, called, written, plain = rows(
         link,
         "SELECT takeback.quoted(c.oid), nspname || '.' || relname, takeback.written(c.oid, 't'), "
-        "EXISTS (SELECT FROM pg_index WHERE (indisunique OR indisexclusion) AND NOT indimmediate AND (indrelid = c.oid "
-        "OR indrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))) "
+        "EXISTS (SELECT FROM pg_index WHERE (indisunique OR indisexclusion) AND NOT indimmediate "
+        "AND (indrelid = c.oid OR indrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))) "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = %s",
         [oid],
     )[0]

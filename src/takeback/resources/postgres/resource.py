@@ -176,7 +176,9 @@ class Postgres:
         for token, did in found:
             left.setdefault(tokens[token].target, []).append(did)
         return [
-            Swapped(swap.target, Did.MERGED, swap.goal, verified=False, why=words.stays((), left[swap.target]))
+            Swapped(
+                swap.target, Did.MERGED, swap.goal, verified=False, why=words.stays((), left[swap.target])
+            )
             if swap.target in left
             else Swapped(swap.target, Did.RESTORED, swap.goal, verified=True)
             for swap in swaps

@@ -28,8 +28,8 @@ def _gather_keyed(table: Table) -> str:
     """What was there first and last of each row.
 
     Within a transaction nobody else can write the row, so what is taken away and not added, and the other way round,
-    is its step, in whatever order triggers and statements wrote it down. What came to nothing is no step. The steps of
-    several are a chain.
+    is its step, in whatever order triggers and statements wrote it down. What came to nothing is no step.
+    The steps of several are a chain.
     """
     own = [f"k{n}" for n in range(len(table.keys))]
     keys = ", ".join(own)
@@ -103,7 +103,11 @@ def _gather_whole(table: Table) -> str:
 def count(table: Table) -> str:
     """How many rows of each action are taken back: those that it added, changed and removed."""
     if table.keys:
-        kinds = ("before IS NULL", "before IS NOT NULL AND now IS NOT NULL", "before IS NOT NULL AND now IS NULL")
+        kinds = (
+            "before IS NULL",
+            "before IS NOT NULL AND now IS NOT NULL",
+            "before IS NOT NULL AND now IS NULL",
+        )
         counts = ", ".join(f"count(*) FILTER (WHERE {kind})" for kind in kinds)
     else:
         counts = "sum(greatest(more, 0))::bigint, 0, sum(greatest(-more, 0))::bigint"

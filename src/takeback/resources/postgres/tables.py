@@ -101,7 +101,7 @@ class Tables:
         self._carry_out("make", self.dropped)
 
     def _present(self, made: Captured) -> str | None:
-        """The name of a table that was made. After an undo and a redo it is another one, of the same name and columns."""
+        """The name of a table that was made. After an undo and a redo it is another one of that name."""
         named: str | None = one(
             self._db,
             "SELECT coalesce(takeback.quoted(%s::oid), (SELECT takeback.quoted(oid) FROM pg_class "

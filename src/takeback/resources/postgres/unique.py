@@ -1,4 +1,4 @@
-"""Constraints that can be deferred are checked by triggers of the server, which are still in an undo: we look ourselves."""
+"""Constraints that can be deferred are checked by triggers, which are still in an undo: we look ourselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 def doubled(link: Link, table: Table) -> Iterator[tuple[int, str]]:
     """Rows put back that another row excludes: by a unique value, or by an operator of an exclusion constraint."""
-    for place, expressions, operators, excludes, nulls_match in rows(link, _DEFERRABLE, [table.oid, table.oid]):
+    for place, expressions, operators, excludes, nulls_match in rows(
+        link, _DEFERRABLE, [table.oid, table.oid]
+    ):
         values = ", ".join(f"{x} AS x{n}" for n, x in enumerate(expressions))
         pairs = [f"a.x{n} {op} b.x{n}" for n, op in enumerate(operators)]
         if nulls_match:
