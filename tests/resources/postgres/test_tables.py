@@ -36,7 +36,10 @@ MORE = (
     "ALTER TABLE tickets DISABLE RULE quiet",
     "CREATE PUBLICATION sent FOR TABLE tickets WHERE (id > 0), notes (who)",
     "CREATE VIEW seen AS SELECT what FROM tickets",
-    "CREATE VIEW seen_twice AS SELECT * FROM seen",
+    "CREATE VIEW seen_twice WITH (security_barrier) AS SELECT * FROM seen",
+    "GRANT SELECT ON seen_twice TO reader_{name}",
+    "COMMENT ON VIEW seen IS 'seen'",
+    "ALTER VIEW seen OWNER TO reader_{name}",
 )
 
 
@@ -179,6 +182,15 @@ def test_what_is_no_table_is_said_to_stay(shop: Shop) -> None:
     with pytest.raises(RollbackIncomplete) as stop:
         shop.workspace.undo()
     assert "DROP VIEW public.v stays" in stop.value.report.items[0].why
+
+
+def test_what_went_along_with_a_table_and_does_not_come_back_is_named(shop: Shop) -> None:
+    shop.human("CREATE MATERIALIZED VIEW m AS SELECT * FROM notes")
+    before = shop.rows()
+    shop.agent("DROP TABLE notes CASCADE")
+    with pytest.raises(RollbackIncomplete) as stop:
+        shop.workspace.undo()
+    assert "DROP MATERIALIZED VIEW public.m stays" in stop.value.report.items[0].why and shop.rows() == before
 
 
 def test_what_stays_is_said_after_a_crash_too(shop: Shop) -> None:

@@ -92,10 +92,11 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
             ELSIF gone.original AND gone.object_type = 'trigger' AND gone.address_names[3] LIKE 'takeback\_%' THEN
                 RAISE EXCEPTION 'takeback guards %, and an action may not change that', gone.address_names[2]
                     USING HINT = '`takeback guard ADDRESS --remove`, outside any action.';
-            ELSIF gone.original THEN
+            -- What went along and is no part of a table is not made again with it.
+            ELSIF gone.original OR gone.object_type IN ('materialized view', 'function', 'procedure', 'aggregate', 'domain') THEN
                 INSERT INTO takeback.statement (action, op, relation, schema, name, shape, detail)
                 VALUES (takeback.action(), 'other', 0, coalesce(gone.schema_name, ''), coalesce(gone.object_name, ''), '',
-                    jsonb_build_object('did', format('%s %s', tg_tag, gone.object_identity)));
+                    jsonb_build_object('did', format('DROP %s %s', upper(gone.object_type), gone.object_identity)));
             END IF;
         END LOOP;
     END

@@ -85,15 +85,11 @@ CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql
     FROM pg_class JOIN pg_inherits ON inhrelid = oid WHERE oid = target AND relispartition
     $$;
 
--- What refers to a table, and what stands on it.
-CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+-- The views that stand on a table, and on those, in the order in which they can be made.
+CREATE FUNCTION takeback.views(target oid, OUT view oid, OUT place bigint) RETURNS SETOF record LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
     AS $$
-    (SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', takeback.quoted(conrelid), conname, pg_get_constraintdef(oid))
-    FROM pg_constraint
-    WHERE contype = 'f' AND conparentid = 0 AND (conrelid = target OR confrelid = target)
-    ORDER BY conrelid, conname)
-    UNION ALL
-    (WITH RECURSIVE view(oid, depth) AS (
+    WITH RECURSIVE view(oid, depth) AS (
         SELECT target, 0
         UNION ALL
         SELECT DISTINCT r.ev_class, depth + 1
@@ -102,9 +98,33 @@ CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE 
             JOIN pg_rewrite r ON r.oid = d.objid AND r.ev_class <> v.oid
         WHERE depth < 50
     )
-    SELECT format('CREATE VIEW %s AS %s', takeback.quoted(v.oid), pg_get_viewdef(v.oid))
-    FROM view v JOIN pg_class c ON c.oid = v.oid WHERE c.relkind = 'v'
-    GROUP BY v.oid ORDER BY max(depth), v.oid)
+    SELECT v.oid, row_number() OVER (ORDER BY max(depth), v.oid)
+    FROM view v JOIN pg_class c ON c.oid = v.oid WHERE c.relkind = 'v' GROUP BY v.oid
+    $$;
+
+-- What refers to a table, and what stands on it.
+CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    AS $$
+    (SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', takeback.quoted(conrelid), conname, pg_get_constraintdef(oid))
+    FROM pg_constraint
+    WHERE contype = 'f' AND conparentid = 0 AND (conrelid = target OR confrelid = target)
+    ORDER BY conrelid, conname)
+    UNION ALL
+    (SELECT format('CREATE VIEW %s%s AS %s', takeback.quoted(view),
+        ' WITH (' || array_to_string(reloptions, ', ') || ')', pg_get_viewdef(view))
+    FROM takeback.views(target) JOIN pg_class ON oid = view ORDER BY place)
+    UNION ALL
+    (SELECT format('COMMENT ON VIEW %s IS %L', takeback.quoted(view), description)
+    FROM takeback.views(target) JOIN pg_description ON objoid = view AND classoid = 'pg_class'::regclass AND objsubid = 0
+    ORDER BY 1)
+    UNION ALL
+    (SELECT format('GRANT %s ON %s TO %s%s', privilege_type, takeback.quoted(view),
+        CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
+        CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+    FROM takeback.views(target) JOIN pg_class ON oid = view, aclexplode(relacl) WHERE grantee <> relowner ORDER BY 1)
+    UNION ALL
+    (SELECT format('ALTER VIEW %s OWNER TO %I', takeback.quoted(view), pg_get_userbyid(relowner))
+    FROM takeback.views(target) JOIN pg_class ON oid = view ORDER BY 1)
     $$;
 
 -- The publications that a table was put into by name. Filters are known since PostgreSQL 15: asked for only there.

@@ -121,7 +121,11 @@ def as_ours(error: Any, dsn: str, world: str) -> TakebackError:
     if isinstance(error, pg.errors.SerializationFailure | pg.errors.DeadlockDetected):
         return ConflictError(f"somebody else wrote to {name} at that moment; {world}", hint="try again")
     if isinstance(error, pg.OperationalError):
-        return BackendError(f"{name} cannot be reached or gave up: {text}; {world}", retryable=True)
+        return BackendError(
+            f"{name} cannot be reached or gave up: {text}; {world}",
+            hint="try again when it answers; an action that wrote elsewhere is taken back by its id",
+            retryable=True,
+        )
     return BackendError(f"{name} refused: {text}; {world}")
 
 
