@@ -6,6 +6,7 @@ is mended in a copy, never in the user's files: whoever opens the database next 
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import time
@@ -16,6 +17,7 @@ import apsw
 import msgspec
 
 from takeback import faults
+from takeback.resources.sqlite.folder import is_file, is_other, look, open_file
 from takeback.resources.sqlite.image import (
     HEADER_BYTES,
     SUFFIXES,
@@ -29,6 +31,8 @@ from takeback.resources.sqlite.image import (
 
 READ_WAIT_S = 5.0
 _POLL_S = 0.02
+_NO_FILE = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
+"""What is said of a folder, a link and the like: waiting makes no file of them."""
 _TRIES_MAX = 200
 TICK_NS = 20_000_000
 """Times on disk move in ticks of up to 10 ms; what is younger than two of them may change again unseen."""
@@ -60,15 +64,13 @@ def take(path: bytes, to: bytes) -> Taken:
             return Taken(problem="it is gone")
         except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError):
             problem = "it has been locked by another process for too long"
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return Taken(problem=f"it is no file any more: {error.strerror}")
+            problem = f"it cannot be read: {error}"
         except _Moved:
             problem = "it kept changing while it was read"
-        except (
-            apsw.CantOpenError,
-            apsw.ReadOnlyError,
-            apsw.IOError,
-            apsw.PermissionsError,
-            OSError,
-        ) as error:
+        except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError) as error:
             problem = f"it cannot be read: {error}"
         except apsw.Error as error:
             return Taken(problem=f"it is damaged: {error}")
@@ -78,14 +80,17 @@ def take(path: bytes, to: bytes) -> Taken:
 
 
 def _take(path: bytes, to: bytes) -> Taken:
-    with open(path, "rb") as file:
-        header = file.read(HEADER_BYTES)
+    fd = open_file(path)
+    try:
+        header = os.pread(fd, HEADER_BYTES, 0)
+    finally:
+        os.close(fd)
     if not is_header(header):
         return Taken(problem="it is not a database any more")
     os.truncate(to, 0)
-    if is_wal(header) and not os.path.exists(path + _WAL):
+    if is_wal(header) and not is_file(path + _WAL):
         _copy_quiet(path, to)
-    elif is_wal(header) and not os.path.exists(path + _SHM):
+    elif (is_wal(header) and not is_file(path + _SHM)) or is_other(path + _WAL) or is_other(path + _JOURNAL):
         _copy_mended(path, to)
     else:
         try:
@@ -156,13 +161,13 @@ def _copy_quiet(path: bytes, to: bytes) -> None:
     """A database in WAL mode that nobody has open: opened in the usual way, it would get files beside it."""
     before = _quiet_stat(path)
     copy(connect(path, write=False, more="?immutable=1"), to)
-    if os.path.exists(path + _WAL) or _stat(path) != before:
+    if is_file(path + _WAL) or _stat(path) != before:
         raise _Moved
 
 
 def _copy_mended(path: bytes, to: bytes) -> None:
     """Copy the files while nobody touches them, and let SQLite mend the copy."""
-    beside = [suffix for suffix in (_WAL, _JOURNAL) if os.path.exists(path + suffix)]
+    beside = [suffix for suffix in (_WAL, _JOURNAL) if is_file(path + suffix)]
     names = [path, *(path + suffix for suffix in beside)]
     before = [_quiet_stat(name) for name in names]
     mended = to + b".mended"
@@ -170,7 +175,7 @@ def _copy_mended(path: bytes, to: bytes) -> None:
     try:
         for name, copied in zip(names, copies, strict=True):
             fd = os.open(copied, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as out, open(name, "rb") as file:
+            with os.fdopen(fd, "wb") as out, os.fdopen(open_file(name), "rb") as file:
                 while data := file.read(1 << 20):
                     out.write(data)
         if [_stat(name) for name in names] != before:
@@ -191,5 +196,5 @@ def _quiet_stat(path: bytes) -> tuple[int, ...]:
 
 def _stat(path: bytes) -> tuple[int, ...]:
     # Not the other time: SQLite moves that one when it looks into a log or a journal as root.
-    found = os.stat(path)
+    found = look(path)
     return found.st_ino, found.st_size, found.st_mtime_ns

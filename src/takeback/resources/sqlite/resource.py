@@ -15,7 +15,7 @@ from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
 from takeback.resources.sqlite import apart, index, listing, writing
-from takeback.resources.sqlite.folder import folder_of
+from takeback.resources.sqlite.folder import folder_of, look
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.image import (
     SUFFIXES,
@@ -108,6 +108,7 @@ class Sqlite:
         looked_ns = time.time_ns()
         version = self._captured(path, row)
         if not version:
+            self._stated.pop(path, None)
             self._rows.pop(path, None)
             return ABSENT
         # Looked at again afterwards: what was written meanwhile is found by the next look.
@@ -117,7 +118,7 @@ class Sqlite:
 
     def _seen(self, path: bytes) -> Seen | None:
         place = self.found.place(path)
-        if path not in self.found.inside and not self.found.is_database(place):
+        if not self.found.is_still(path):
             return None
         return index.seen(place, place + SUFFIXES[0], place + SUFFIXES[2])
 
@@ -127,8 +128,10 @@ class Sqlite:
         with self._scratch.file() as to:
             taken = apart.take(place, to)
             try:
-                stat = os.stat(place, follow_symlinks=False)
-            except FileNotFoundError:
+                stat = look(place)
+            except OSError:
+                return ABSENT
+            if taken.image is None and not self.found.is_database(place):
                 return ABSENT
             if taken.image is None:
                 self._stated[path] = (
