@@ -17,7 +17,7 @@ import msgspec
 
 from takeback.core.codec import text_of
 from takeback.errors import BackendError
-from takeback.resources.sqlite import reading, writing
+from takeback.resources.sqlite import damaged, reading, writing
 from takeback.resources.sqlite.here import descriptors
 from takeback.resources.sqlite.reading import Taken
 
@@ -52,6 +52,13 @@ def remove(path: bytes, expected: str, scratch: bytes) -> str:
     return str(_elsewhere("remove", path, expected, scratch))
 
 
+def replace(path: bytes, expected: str, image: bytes, mode: int, uid: int, gid: int) -> str:
+    """See damaged.replace."""
+    if not descriptors(path):
+        return damaged.replace(path, expected, image, mode, uid, gid)
+    return str(_elsewhere("replace", path, expected, image, mode, uid, gid))
+
+
 def _elsewhere(name: str, *given: Any, **named: Any) -> Any:
     """Call one of these in a process of its own."""
     try:
@@ -83,6 +90,7 @@ def _main() -> None:
         "put": writing.put,
         "move": writing.move,
         "remove": writing.remove,
+        "replace": damaged.replace,
     }
     sys.stdout.buffer.write(msgspec.msgpack.encode(functions[name](*given, **named)))
 

@@ -17,6 +17,7 @@ import apsw
 import msgspec
 
 from takeback import faults
+from takeback.resources.sqlite import damaged
 from takeback.resources.sqlite.folder import is_file, is_other, look, open_file
 from takeback.resources.sqlite.image import (
     HEADER_BYTES,
@@ -44,7 +45,7 @@ _WAL, _SHM, _JOURNAL = SUFFIXES
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """An image, or why there is none."""
+    """An image, or why there is none. Of a damaged one both."""
 
     image: Image | None = None
     problem: str = ""
@@ -72,8 +73,10 @@ def take(path: bytes, to: bytes) -> Taken:
             problem = "it kept changing while it was read"
         except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError) as error:
             problem = f"it cannot be read: {error}"
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            return Taken(damaged.keep(path, to), f"it is damaged: {error}")
         except apsw.Error as error:
-            return Taken(problem=f"it is damaged: {error}")
+            return Taken(problem=f"SQLite cannot read it: {error}")
         if time.monotonic() > deadline:
             return Taken(problem=problem)
         time.sleep(_POLL_S)
@@ -99,7 +102,24 @@ def _take(path: bytes, to: bytes) -> Taken:
             # Whoever wrote last died in the middle of it, or this user may not write beside it.
             _copy_mended(path, to)
     faults.reach(COPIED)
-    return Taken(finish(to, header))
+    image = finish(to, header)
+    if not damaged.beside(path):
+        _refuse_unsound(to)
+    return Taken(image)
+
+
+def _refuse_unsound(copied: bytes) -> None:
+    """A CorruptError where SQLite copies the pages and can do nothing else with them."""
+    db = apsw.Connection(
+        uri(copied, "?immutable=1"), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+    try:
+        db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    except apsw.SQLError:
+        # Not understood is not damaged.
+        return
+    finally:
+        db.close(True)
 
 
 def finish(to: bytes, header: bytes) -> Image:

@@ -21,6 +21,7 @@ from takeback.resources.sqlite.image import (
     SUFFIXES,
     Image,
     digest_in,
+    is_raw,
     kept_of,
     opaque,
     version_of,
@@ -138,7 +139,10 @@ class Sqlite:
                     f"{text_of(path)} is a database that was not captured, so it cannot be put back: {taken.problem}"
                 )
                 return opaque(stat)
-            self._stated.pop(path, None)
+            if taken.image.raw:
+                self._stated[path] = f"{text_of(path)} is a database and kept as a mere file: {taken.problem}"
+            else:
+                self._stated.pop(path, None)
             content = self._content(taken.image, row, to)
         return version_of(taken.image, content, stat)
 
@@ -227,6 +231,8 @@ class Sqlite:
             goal = kept_of(swap.goal)
             if swap.goal and goal is None:
                 found[swap.target] = (Do.CONFLICT, "it could not be captured then, so it cannot be put back")
+            elif is_raw(swap.goal) and swap.present and swap.present != swap.goal:
+                found[swap.target] = (Do.CONFLICT, "it was damaged then, and is not damaged again")
             elif swap.present and kept_of(swap.present) is None:
                 why = self._stated.get(path_of(swap.target.name), "it cannot be captured now")
                 found[swap.target] = (Do.CONFLICT, why)
@@ -281,6 +287,11 @@ class Sqlite:
     def _write(self, path: bytes, present: Version, goal: Version) -> str:
         place, kept = self.found.place(path), kept_of(goal)
         with self._scratch.file() as image, self._scratch.file() as scratch:
+            if is_raw(present):
+                if kept is not None:
+                    self._images.fetch(kept, image, wal=kept.wal, header=True)
+                goal_is = (image, kept.mode, kept.uid, kept.gid) if kept else (b"", 0, 0, 0)
+                return apart.replace(place, digest_in(present), *goal_is)
             if kept is None:
                 return apart.remove(place, digest_in(present), scratch)
             self._images.fetch(kept, image, wal=kept.wal, header=not present)
