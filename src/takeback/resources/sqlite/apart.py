@@ -24,11 +24,20 @@ from takeback.resources.sqlite.reading import Taken
 _MORE_S = 600.0
 
 
-def take(path: bytes, to: bytes) -> Taken:
+def take(path: bytes, to: bytes, wait_s: float) -> Taken:
     """See reading.take."""
     if not descriptors(path):
-        return reading.take(path, to)
-    return msgspec.convert(_elsewhere("take", path, to), Taken)
+        return reading.take(path, to, wait_s)
+    return msgspec.convert(_elsewhere("take", path, to, wait_s), Taken)
+
+
+def is_locked(path: bytes, wait_s: float) -> bool:
+    """See reading.is_locked. Not asked where the lock may be our own."""
+    try:
+        return not descriptors(path) and reading.is_locked(path, wait_s)
+    except OSError:
+        # Gone meanwhile, or nothing that we may read.
+        return False
 
 
 def put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool) -> str:

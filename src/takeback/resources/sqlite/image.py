@@ -60,7 +60,7 @@ def is_header(data: bytes) -> bool:
 
 
 def is_wal(header: bytes) -> bool:
-    return header[19] == _WAL
+    return header[19:20] == bytes([_WAL])
 
 
 def volatile(header: bytes) -> bytes:

@@ -31,6 +31,7 @@ from takeback.resources.sqlite.image import (
 )
 
 READ_WAIT_S = 5.0
+LOCKED = "it has been locked by another process for too long; try again when that is done"
 _POLL_S = 0.02
 _NO_FILE = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
 """What is said of a folder, a link and the like: waiting makes no file of them."""
@@ -55,16 +56,16 @@ class _Moved(Exception):
     """It changed while it was being read."""
 
 
-def take(path: bytes, to: bytes) -> Taken:
+def take(path: bytes, to: bytes, wait_s: float | None = None) -> Taken:
     """Write the image of a database into an empty file."""
-    deadline = time.monotonic() + READ_WAIT_S
+    deadline = time.monotonic() + (READ_WAIT_S if wait_s is None else wait_s)
     while True:
         try:
             return _take(path, to)
         except FileNotFoundError:
             return Taken(problem="it is gone")
         except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError):
-            problem = "it has been locked by another process for too long"
+            problem = LOCKED
         except OSError as error:
             if error.errno in _NO_FILE:
                 return Taken(problem=f"it is no file any more: {error.strerror}")
@@ -82,12 +83,36 @@ def take(path: bytes, to: bytes) -> Taken:
         time.sleep(_POLL_S)
 
 
-def _take(path: bytes, to: bytes) -> Taken:
-    fd = open_file(path)
+def is_locked(path: bytes, wait_s: float) -> bool:
+    """Whether somebody keeps all others out, for that long."""
+    if is_file(path + _WAL) or not is_file(path) or is_wal(_header(path)):
+        return False  # readers are let in there
+    deadline = time.monotonic() + wait_s
+    while _is_busy(path):
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(_POLL_S)
+    return False
+
+
+def _is_busy(path: bytes) -> bool:
     try:
-        header = os.pread(fd, HEADER_BYTES, 0)
-    finally:
-        os.close(fd)
+        db = connect(path, write=False)
+        try:
+            db.execute("BEGIN")
+            db.pragma("schema_version")
+        finally:
+            db.close(True)
+    except (apsw.BusyError, apsw.LockedError):
+        return True
+    except apsw.Error:
+        # Whatever that is, it is told by reading it.
+        return False
+    return False
+
+
+def _take(path: bytes, to: bytes) -> Taken:
+    header = _header(path)
     if not is_header(header):
         return Taken(problem="it is not a database any more")
     os.truncate(to, 0)
@@ -110,9 +135,7 @@ def _take(path: bytes, to: bytes) -> Taken:
 
 def _refuse_unsound(copied: bytes) -> None:
     """A CorruptError where SQLite copies the pages and can do nothing else with them."""
-    db = apsw.Connection(
-        uri(copied, "?immutable=1"), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    )
+    db = apsw.Connection(uri(copied, "?immutable=1"), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     try:
         db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     except apsw.SQLError:
@@ -120,6 +143,14 @@ def _refuse_unsound(copied: bytes) -> None:
         return
     finally:
         db.close(True)
+
+
+def _header(path: bytes) -> bytes:
+    fd = open_file(path)
+    try:
+        return os.pread(fd, HEADER_BYTES, 0)
+    finally:
+        os.close(fd)
 
 
 def finish(to: bytes, header: bytes) -> Image:
