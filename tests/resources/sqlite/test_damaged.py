@@ -1,0 +1,108 @@
+"""A database that was damaged is put back from what is kept of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from takeback.errors import ConflictError, RollbackIncomplete
+from takeback.workspace import Workspace
+
+from .tool import fill, picture, sql
+
+LOCKED = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_SH, 510, 0x40000002)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 4096)
+
+
+def scribble(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xee" * 3000)
+
+
+@pytest.fixture(params=["delete", "wal"])
+def app(root: Path, request: pytest.FixtureRequest) -> Path:
+    fill(root / "app.db", request.param)
+    return root / "app.db"
+
+
+@pytest.mark.parametrize("damage", [cut, scribble])
+def test_by_the_agent(tb: Workspace, app: Path, damage: Callable[[Path], None]) -> None:
+    before, found = picture(app), app.stat()
+    tb.save()
+    with tb.recording("agent"):
+        damage(app)
+    bytes_now = app.read_bytes()
+    report = tb.undo()
+    assert report.verdict == "clean"
+    assert "damaged" in str(report) or "sound" in str(report)
+    assert (app.stat().st_mode, app.stat().st_mtime_ns) == (found.st_mode, found.st_mtime_ns)
+    assert picture(app) == before
+    assert [entry.name for entry in app.parent.iterdir()] == ["app.db"]
+    with pytest.raises(ConflictError, match="damaged"):
+        tb.redo()
+    assert picture(app) == before
+    # Nothing is lost: as a file it can be had again.
+    app.unlink()
+    tb.save()
+    assert tb.redo(on_conflict="overwrite").verdict == "clean"
+    assert app.read_bytes() == bytes_now
+
+
+def test_by_somebody_else_later(tb: Workspace, app: Path) -> None:
+    before = picture(app)
+    tb.save()
+    with tb.recording("agent"):
+        sql(app, "DELETE FROM orders")
+    scribble(app)
+    damaged = app.read_bytes()
+    with pytest.raises(ConflictError, match="damaged"):
+        tb.undo()
+    assert app.read_bytes() == damaged
+    assert tb.undo(on_conflict="overwrite").verdict == "clean"
+    assert picture(app) == before
+
+
+def test_one_that_was_made_damaged_goes_again(tb: Workspace, root: Path) -> None:
+    path = root / "app.db"
+    tb.save()
+    with tb.recording("agent"):
+        fill(path, "delete")
+        cut(path)
+    assert tb.undo().verdict == "clean"
+    assert not path.exists()
+
+
+def test_not_while_somebody_has_it_locked(tb: Workspace, app: Path) -> None:
+    before = picture(app)
+    tb.save()
+    with tb.recording("agent"):
+        cut(app)
+    damaged = app.read_bytes()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", LOCKED, str(app)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"ready\n"
+    try:
+        with pytest.raises(RollbackIncomplete):
+            tb.undo()
+        assert app.read_bytes() == damaged
+    finally:
+        holder.communicate(timeout=30)
+    assert tb.undo().verdict == "clean"
+    assert picture(app) == before
