@@ -36,6 +36,8 @@ class Images:
         kept = [kept_of(version) for version in (mine, base, goal)]
         if any(one is not None and one.raw for one in kept):
             return "it is damaged, so there are no rows to compare"
+        if mine and kept[0] is None:
+            return "it cannot be read now, being locked by another process or closed to this user; try again later"
         if not all(kept):
             return "it was made or removed since, or could not be captured, so there are no rows to compare"
         with self._scratch.file() as a, self._scratch.file() as b, self._scratch.file() as c:
