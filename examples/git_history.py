@@ -2,8 +2,8 @@
 
     python examples/git_history.py [FOLDER]
 
-Everything happens in FOLDER, or in a temporary one. The agent uses git as anybody would: Takeback looks at the repository
-before and after. Meanwhile a human commits to a branch of their own, and that stays.
+Everything happens in FOLDER, or in a temporary one. The agent uses git as anybody would: Takeback looks at the
+repository before and after. Meanwhile a human commits to a branch of their own, and that stays.
 """
 
 from __future__ import annotations
