@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -266,6 +267,10 @@ class Observer:
         self._saved = True
 
 
+# The same thousands of names come again with each ref that moves.
+_text = lru_cache(maxsize=1 << 16)(text_of)
+
+
 def _compose(
     rows: dict[bytes, Row], packed: dict[bytes, dict[bytes, Version]], stores: dict[bytes, Version]
 ) -> Targets:
@@ -290,4 +295,4 @@ def _compose(
             found[name] = entry.stash(entry.value_of(top), text)
         elif text is not None:
             found[name] = entry.stash("", text)
-    return {text_of(name): version for name, version in found.items()}
+    return {_text(name): version for name, version in found.items()}
