@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from takeback import faults
 from takeback.errors import ConflictError, RollbackIncomplete
+from takeback.opening import open_workspace
+from takeback.resources.sqlite import damaged
+from takeback.testing import crash
 from takeback.workspace import Workspace
 
 from .tool import fill, picture, sql
@@ -106,3 +110,44 @@ def test_not_while_somebody_has_it_locked(tb: Workspace, app: Path) -> None:
         holder.communicate(timeout=30)
     assert tb.undo().verdict == "clean"
     assert picture(app) == before
+
+
+def test_what_is_written_in_the_last_moment_stays(
+    tb: Workspace, app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the damaged file open may still write to it, without any lock of SQLite's."""
+    tb.save()
+    with tb.recording("agent"):
+        cut(app)
+    reach, mine = faults.reach, b"mine" * 1024
+
+    def write_when_replaced(point: str) -> None:
+        if point == damaged.REPLACED:
+            (old,) = app.parent.glob(".app.db.takeback-old-*")
+            old.write_bytes(mine)
+        reach(point)
+
+    monkeypatch.setattr(faults, "reach", write_when_replaced)
+    with pytest.raises(RollbackIncomplete):
+        tb.undo()
+    assert app.read_bytes() == mine
+    assert [path.name for path in app.parent.iterdir() if "takeback" in path.name] == []
+
+
+def test_killed_when_it_was_replaced(tmp_path: Path) -> None:
+    root, home = tmp_path / "work", tmp_path / "state"
+    root.mkdir()
+    app = root / "app.db"
+    fill(app, "delete")
+    before = picture(app)
+    with open_workspace(root, home=home, watching=False) as tb:
+        tb.save()
+        with tb.recording("agent"):
+            cut(app)
+    given = ["tests.resources.sqlite.killing:command", str(root), str(home), "undo"]
+    assert crash.run("sqlite-replaced", 1, given).returncode == crash.KILLED
+    assert len(list(root.glob(".app.db.takeback-old-*"))) == 1
+    with open_workspace(root, home=home, watching=False) as tb:
+        tb.recover()
+    assert picture(app) == before
+    assert [path.name for path in root.iterdir()] == ["app.db"]

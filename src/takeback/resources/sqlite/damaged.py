@@ -19,6 +19,8 @@ _LOCKS_AT, _LOCKS = 0x40000000, 512
 
 _CHUNK_BYTES = 1 << 20
 
+REPLACED = faults.crash_point("sqlite-replaced")
+
 
 def keep(path: bytes, to: bytes) -> Image | None:
     """Copy one into an empty file; None where that would not be all of it."""
@@ -66,25 +68,66 @@ def _replace(
     try:
         if image:
             new = _made(folder, image, *owned)
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if _key(os.fstat(fd)) != _key(found) or digest_of(fd) != expected:
+        if not _is_still(fd, folder, name, expected):
             return "it was changed since the plan was made"
-        if image:
-            passing = b".%s.takeback-%d" % (name, os.getpid())
-            # Given a folder, Python asks the kernel to follow the link, which is what makes it this very file.
-            os.link(f"/proc/self/fd/{new}", passing, src_dir_fd=new, dst_dir_fd=folder, follow_symlinks=True)
-            try:
+        old, passing = (b".%s.takeback-%s-%d" % (name, word, os.getpid()) for word in (b"old", b"new"))
+        # A second name, until it is certain that nobody wrote to it up to the last moment.
+        os.link(name, old, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        try:
+            if image:
+                # Given a folder, Python asks the kernel to follow the link, which is what makes it this very file.
+                os.link(
+                    f"/proc/self/fd/{new}", passing, src_dir_fd=new, dst_dir_fd=folder, follow_symlinks=True
+                )
                 os.rename(passing, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except OSError:
-                os.unlink(passing, dir_fd=folder)
-                raise
-        else:
-            os.unlink(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
+            faults.reach(REPLACED)
+            if not _is_still(fd, folder, old, expected):
+                os.rename(old, name, src_dir_fd=folder, dst_dir_fd=folder)
+                return "it was changed since the plan was made"
+        finally:
+            for left in (passing, old):
+                _remove(left, folder)
         faults.fsync(folder)
     finally:
         if new >= 0:
             os.close(new)
     return ""
+
+
+def tidy(path: bytes, expected: str) -> None:
+    """Remove what an attempt that was cut short left beside one: only what is known to be kept."""
+    base = b".%s.takeback-" % os.path.basename(path)
+    try:
+        with folder_of(path) as folder:
+            for name in map(os.fsencode, os.listdir(folder)):
+                is_old = name.startswith(base + b"old-")
+                if name.startswith(base + b"new-") or (is_old and _digest(name, folder) == expected):
+                    _remove(name, folder)
+    except FileNotFoundError:
+        return  # its folder is gone, with all that was in it
+
+
+def _digest(name: bytes, folder: int) -> str:
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return digest_of(fd)
+    finally:
+        os.close(fd)
+
+
+def _is_still(fd: int, folder: int, name: bytes, expected: str) -> bool:
+    """Whether this name is that of the open file, and its bytes are what is expected."""
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return _key(os.fstat(fd)) == _key(found) and digest_of(fd) == expected
+
+
+def _remove(name: bytes, folder: int) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
 
 
 def _made(folder: int, image: bytes, mode: int, uid: int, gid: int) -> int:

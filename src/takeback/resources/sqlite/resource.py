@@ -14,7 +14,7 @@ from takeback.core.codec import path_of, text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
-from takeback.resources.sqlite import apart, index, listing, reading, writing
+from takeback.resources.sqlite import apart, damaged, index, listing, reading, writing
 from takeback.resources.sqlite.folder import folder_of, look
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.image import (
@@ -256,6 +256,9 @@ class Sqlite:
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
     ) -> Sequence[Swapped]:
+        if not fresh:
+            for swap in swaps:
+                damaged.tidy(self.found.place(path_of(swap.target.name)), digest_in(swap.present))
         return [self._swapped(swap) for swap in swaps]
 
     def _swapped(self, swap: Swap) -> Swapped:
