@@ -36,16 +36,21 @@ def git(root: Path, *args: str, given: str = "") -> str:
     return done.stdout
 
 
-def repository(root: Path, refs: int, *, packed: bool) -> None:
+KINDS = ("packed branches", "loose tags", "loose branches")
+"""A branch has a log beside it, a tag has none: 5,000 loose branches are 10,000 files to look at."""
+
+
+def repository(root: Path, refs: int, kind: str) -> None:
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
     (root / "file").write_text("text\n")
     git(root, "add", ".")
     git(root, "commit", "-qm", "first")
     tip = git(root, "rev-parse", "HEAD").strip()
-    lines = [f"create refs/heads/topic/{number % 50}/{number} {tip}\n" for number in range(refs)]
+    folder = "tags" if kind == "loose tags" else "heads/topic"
+    lines = [f"create refs/{folder}/{number % 50}/{number} {tip}\n" for number in range(refs)]
     git(root, "update-ref", "--stdin", given="".join(lines))
-    if packed:
+    if kind == "packed branches":
         git(root, "pack-refs", "--all")
 
 
@@ -71,7 +76,7 @@ def child_ms(root: Path, *args: str, rounds: int) -> float:
 
 def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
     """The first mark of a fresh workspace object: files, and git."""
-    found: dict[str, list[float]] = {"files": [], "git": []}
+    found: dict[str, list[float]] = {"sqlite": [], "files": [], "git": []}
     for _ in range(rounds):
         with open_workspace(root, home=home, watching=False) as tb:
             for part in tb.observed:
@@ -79,9 +84,9 @@ def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
     return min(found["files"]), min(found["git"])
 
 
-def measure(folder: Path, refs: int, rounds: int, *, packed: bool) -> float:
-    root, home = folder / f"work-{packed}", folder / f"state-{packed}"
-    repository(root, refs, packed=packed)
+def measure(folder: Path, refs: int, rounds: int, kind: str) -> float:
+    root, home = folder / f"work {kind}", folder / f"state {kind}"
+    repository(root, refs, kind)
     with open_workspace(root, home=home, watching=False) as tb:
         first = cpu_ms(tb.git.mark, 1)
         tb.save("first")
@@ -92,13 +97,17 @@ def measure(folder: Path, refs: int, rounds: int, *, packed: bool) -> float:
     opened = reopened_ms(root, home, rounds)
     listing = child_ms(root, "for-each-ref", rounds=rounds)
     status = child_ms(root, "status", "--porcelain", rounds=rounds)
-    print(f"{refs:,} refs, {'packed' if packed else 'loose'}, CPU milliseconds:")
+    print(f"{refs:,} {kind}, CPU milliseconds:")
     print(f"  first mark of git              {first:7.1f}")
     print(f"  unchanged: files | git         {files:7.1f} | {same:.1f}")
     print(f"  one ref moved: git             {moved:7.1f}")
     print(f"  fresh process: files | git     {opened[0]:7.1f} | {opened[1]:.1f}")
     print(f"  git for-each-ref | status      {listing:7.1f} | {status:.1f}")
-    return max(same, opened[1])
+    worst = max(same, moved, opened[1])
+    print(
+        f"  worst {worst:.1f}, the goal is below {MARK_MS_MAX:.0f}: {'met' if worst < MARK_MS_MAX else 'MISSED'}"
+    )
+    return worst
 
 
 def moves(root: Path, rounds: int) -> Iterator[int]:
@@ -113,8 +122,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 5 if parser.parse_args().quick else ROUNDS
     with tempfile.TemporaryDirectory() as folder:
-        worst = max(measure(Path(folder), REFS, rounds, packed=packed) for packed in (True, False))
-    print(f"worst {worst:.1f} ms above the files checkpoint; the goal is below {MARK_MS_MAX:.0f} ms")
+        worst = max(measure(Path(folder), REFS, rounds, kind) for kind in KINDS)
     return 0 if worst < MARK_MS_MAX else 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -118,18 +119,22 @@ class Assembly:
         return Generation(self.state / "generation")
 
     @cached_property
-    def files(self) -> Files:
+    def _excluded(self) -> Callable[[bytes], bool]:
         hidden = [
             os.fsencode(p.relative_to(self.root))
             for p in [self.state.parent.parent]
             if p.is_relative_to(self.root)
         ]
+        return excluder(self.settings.files.exclude, hidden)
+
+    @cached_property
+    def files(self) -> Files:
         return Files(
             self.root,
             self.state,
             self.store,
             StoredContents(self.store),
-            excluded=excluder(self.settings.files.exclude, hidden),
+            excluded=self._excluded,
             stated=[f"excluded by {config.FILE}: {pattern}" for pattern in self.settings.files.exclude],
             claimed=lambda: workflow_folders(self.root),
             claims=self._sqlite.found,
@@ -221,7 +226,10 @@ class Assembly:
             self.recover,
             self._judging,
             self.root,
-            ByPlace(SqliteDatabases(self.root, self._sqlite.found), Servers(self.postgres, self._token)),
+            ByPlace(
+                SqliteDatabases(self.root, self._sqlite.found, self._excluded),
+                Servers(self.postgres, self._token),
+            ),
         )
 
     @cached_property

@@ -12,7 +12,7 @@ import pytest
 
 from .picture import differences
 from .repo import STARTS, Repo, dirty, project
-from .scene import PRUNED, Scene, everything, sample
+from .scene import Scene, everything, sample
 
 AGENT = {
     "commit": "echo a > made; git add -A . ; git commit -m agent",
@@ -47,10 +47,10 @@ def test_a_whole_script_is_taken_back_at_once(start: str, tmp_path: Path) -> Non
     after = scene.look()
     assert any("rebase-merge" in name for name in after.of("operation"))
     scene.undo()
-    scene.is_at(before, but=PRUNED)
+    scene.is_at(before)
     if everything():
         assert scene.quick("redo") == 0
-        scene.is_at(after, but=PRUNED)
+        scene.is_at(after)
 
 
 @pytest.mark.parametrize("start", sample(list(STARTS), "merging"))
@@ -64,7 +64,7 @@ def test_command_after_command_is_taken_back(start: str, tmp_path: Path) -> None
         assert differences(pictures[-2], pictures[-1]), f"{name} did nothing"
     for name, before in zip(reversed(AGENT), reversed(pictures[:-1]), strict=True):
         assert scene.quick("undo") == 0, name
-        assert scene.repo.changes_since(before, but=PRUNED) == [], f"undo of {name}"
+        assert scene.repo.changes_since(before) == [], f"undo of {name}"
 
 
 @pytest.mark.parametrize("name", sample(list(AGENT), "reset --hard"))
@@ -75,7 +75,7 @@ def test_each_command_alone(start: str, name: str, tmp_path: Path) -> None:
     scene.agent(AGENT[name])
     if differences(before, scene.look()):
         assert scene.quick("undo") == 0
-    scene.is_at(before, but=PRUNED)
+    scene.is_at(before)
 
 
 # With a human in between

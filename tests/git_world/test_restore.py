@@ -34,3 +34,21 @@ def test_a_restored_checkpoint_with_a_database_has_its_rows_again(tmp_path: Path
     assert scene.quick("restore", checkpoint) == 0
     assert [row for row in database.iterdump() if "INSERT" in row] == ['INSERT INTO "t" VALUES(1);']
     database.close()
+
+
+def test_a_restore_says_that_the_repository_is_not_as_it_was(tmp_path: Path) -> None:
+    scene = Scene.of(project(tmp_path / "work"), tmp_path / "state")
+    checkpoint = scene.world.save()
+    assert "the repository" not in scene.world.do("restore", checkpoint).stdout
+    scene.repo.commit("My own work", app="mine\n")
+    assert (
+        "kept       the repository: a restore moves no branch" in scene.world.do("restore", checkpoint).stdout
+    )
+
+
+def test_a_worktree_outside_is_said_to_stay(tmp_path: Path) -> None:
+    scene = Scene.of(project(tmp_path / "work"), tmp_path / "state")
+    scene.agent("git worktree add -q ../beside")
+    said = scene.world.do("undo").stdout
+    assert "beside is outside, and stays" in said
+    assert (tmp_path / "beside").exists()

@@ -112,6 +112,24 @@ def test_one_outside_the_workspace(scene: Scene, tmp_path: Path) -> None:
         assert change.target.name == str(path)
 
 
+def test_one_that_is_excluded(scene: Scene) -> None:
+    """Whatever else is left out: what a run writes to, by its name, is taken back with it."""
+    (scene.root / "takeback.toml").write_text('[files]\nexclude = ["cache/"]\n')
+    (scene.root / "cache").mkdir()
+    path = made(scene.root / "cache" / "app.db")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("INSERT INTO orders VALUES (1, 'a')")
+        db.commit()
+    with open_workspace(scene.root, home=scene.home, watching=False) as tb:
+        with pytest.raises(ZeroDivisionError), tb.run("work") as run:
+            with run.step("one"), run.database("cache/app.db") as db:
+                db.execute("DELETE FROM orders")
+            assert ask(path) == []
+            assert 1 / 0
+        assert run.report is not None and run.report.verdict == "clean"
+        assert ask(path) == [(1, "a")]
+
+
 def test_a_new_database_goes_again(scene: Scene) -> None:
     with pytest.raises(ZeroDivisionError), scene.tb.run("work") as run:
         with run.step("one"), run.database("new.db") as db:

@@ -81,7 +81,7 @@ def test_a_handler_that_only_promises_has_failed(scene: Scene) -> None:
 def test_a_call_is_no_transaction(scene: Scene) -> None:
     with (
         scene.tb.run("transaction") as run,
-        pytest.raises(UsageError, match="is transactional, and a call is not"),
+        pytest.raises(UsageError, match="transactional, which needs a transaction"),
     ):
         run.call(transact)
 

@@ -190,3 +190,17 @@ def test_a_restore_that_stops_offers_no_option_that_it_does_not_have(world: Work
     world.human("takeback.toml", '[files]\nexclude = ["data.csv"]\n')
     said = world.do("restore", checkpoint, code=3).said
     assert "excluded now" in said and "--path" in said and "--on-conflict" not in said, said
+
+
+def test_what_is_suggested_is_no_more_than_what_was_asked_for(world: Workspace) -> None:
+    world.human("a", "old\n")
+    world.human("b", "old\n")
+    world.do("run", "--", "sh", "-c", "echo agent > a; echo agent > b")
+    world.human("a", "mine\n")
+    stopped = world.run("undo", "--path", "a")
+    assert stopped.code == 3
+    (line,) = [line for line in stopped.stderr.splitlines() if line.endswith("--on-conflict overwrite")]
+    suggested = line.split("takeback ", 1)[1].split()
+    world.do(*suggested)
+    assert world.read("a") == "old\n"
+    assert world.read("b") == "agent\n"

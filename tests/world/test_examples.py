@@ -15,7 +15,7 @@ from takeback.opening import open_workspace
 
 from .cli import REPOSITORY, environment
 
-EXAMPLES = ["research_report_email", "replanning", "multi_step_migration", "sqlite_migration"]
+EXAMPLES = ["research_report_email", "replanning", "multi_step_migration", "sqlite_migration", "git_history"]
 
 
 def follow(name: str, folder: Path, *words: str) -> str:
@@ -89,4 +89,12 @@ def test_a_database_is_taken_back_while_the_shop_is_open(tmp_path: Path) -> None
     with closing(sqlite3.connect(tmp_path / "work/shop.db")) as db:
         assert list(db.execute("SELECT item FROM orders")) == [("apple",), ("pear",), ("plum",)]
         assert list(db.execute("PRAGMA integrity_check")) == [("ok",)]
+    assert is_whole(tmp_path)
+
+
+def test_a_history_is_taken_back_and_a_branch_of_the_human_stays(tmp_path: Path) -> None:
+    said = follow("git_history", tmp_path, str(tmp_path))
+    assert "The agent has been here: HEAD -> main Add shoes\n" in said
+    assert "  idea: Add hats\n  main: Add hats\n  mine: Add scarves\n" in said
+    assert "git fsck finds nothing wrong" in said
     assert is_whole(tmp_path)

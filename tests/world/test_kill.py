@@ -185,6 +185,26 @@ def test_killed_at_each_named_place(tmp_path: Path, command: str, judge: Judge, 
     assert failures(tmp_path, command, judge, which) == []
 
 
+def test_killed_while_a_file_takes_the_place_of_a_folder(tmp_path: Path) -> None:
+    """The folder is gone and the file is not there yet: the next command puts it there."""
+    for place in range(1, 100):
+        root, home = tmp_path / f"work{place}", tmp_path / f"state{place}"
+        root.mkdir()
+        (root / "swaps").write_text("file")
+        with takeback.open(root, home=home) as tb, tb.recording("agent"):
+            (root / "swaps").unlink()
+            (root / "swaps").mkdir()
+        was_killed = killed_at(place, ["undo"], cwd=root, home=home)
+        with takeback.open(root, home=home) as tb:
+            tb.save("after the kill")
+            taken_back = any(action.is_rollback for action in tb.history.actions.values())
+        assert (root / "swaps").is_file() == taken_back, place
+        assert (root / "swaps").is_dir() != taken_back, place
+        if not was_killed:
+            return
+    raise AssertionError("it is killed for ever")
+
+
 def test_a_folder_in_which_the_human_worked_after_the_kill_keeps_its_time(tmp_path: Path) -> None:
     """The time of one that only the rollback worked in is put back; not where somebody else was at work too."""
     with scene(tmp_path / "dry") as stage:

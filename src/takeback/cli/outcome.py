@@ -16,6 +16,9 @@ from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child
 from takeback.workspace import Workspace
 
+NOT_CAPTURED = "was not captured"
+MISSED_SHOWN = 5
+
 
 def warning_lines(judged: Judgement) -> list[str]:
     """What is said before a command starts: what of it cannot be taken back, and how its user could help it."""
@@ -44,6 +47,9 @@ def summary_lines(
             lines.append(f"  look first         takeback diff {action.id}")
     elif child.code:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
+    stated = (text for mark in workspace.history.marks.values() for text in mark.stated)
+    missed = [f"  not recorded: {shortened(text, 160)}" for text in stated if NOT_CAPTURED in text]
+    lines += missed[:MISSED_SHOWN]
     if living := workspace.tracker.living(action.id):
         numbers = ", ".join(map(str, living))
         lines.append(f"  still running: process {numbers}; end it before you take anything back")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 import click
@@ -120,8 +121,12 @@ def _choices(report: RollbackReport, history: History) -> list[str]:
         lines.append(f"  conflict   {item.target.said}: {item.why}{later}")
     if not report.choices:
         return [*lines, f"  {hint_of(report)}"]
-    ids = " ".join(report.of)
-    command = f"takeback {report.kind} {ids}" if report.kind == "undo" else f"takeback {report.kind}"
+    words = ["takeback", report.kind, *(report.of if report.kind == "undo" else ())]
+    # The same again, and not more of it.
+    words += [
+        word for path in click.get_current_context().params.get("paths", ()) for word in ("--path", path)
+    ]
+    command = shlex.join(words)
     return lines + [f"  {_CHOICES[c].ljust(37)}{command} --on-conflict {c}" for c in report.choices]
 
 
@@ -139,7 +144,7 @@ def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
     whys = {item.target: item.why for item in report.items}
     said = report.said
     for did, targets in report.grouped():
-        told = [t for t in targets if whys[t]] if did in ("kept", "conflict", "failed", "merged") else []
+        told = [target for target in targets if whys[target]]
         plain = [t for t in targets if t not in told]
         lines = [f"{said[target]}: {whys[target]}" for target in told]
         if plain:

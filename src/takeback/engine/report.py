@@ -170,10 +170,17 @@ def _choices(plan: Plan, kind: str, verdict: Verdict) -> tuple[str, ...]:
     return tuple(c.value for c in OnConflict if c not in (OnConflict.STOP, plan.on_conflict))
 
 
+TRY_AGAIN = "try again"
+"""What a resource says of something that stands in the way only now."""
+
+
 def hint_of(report: RollbackReport) -> str:
     """How to go on from a conflict."""
     if not report.choices:
         return "what stands in the way is named above; `--path` restores the rest, path by path"
+    if any(item.did == "conflict" and TRY_AGAIN in item.why for item in report.items):
+        # Another choice would not help.
+        return "nothing is lost; try again when the other process is done, or end it"
     *most, last = report.choices
     return f"choose with --on-conflict {', '.join(most)} or {last}"
 

@@ -17,7 +17,7 @@ from takeback import faults
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import selection as select
-from takeback.core.change import Change, Target, Version
+from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
@@ -112,6 +112,9 @@ class Rollbacks:
                 if wanted(change.target)
             ]
             plan = self._foresee(Plan((checkpoint,), tuple(items), OnConflict.OVERWRITE))
+            if wanted is any_target:
+                left = self._left_alone(found.taken.marks)
+                plan = msgspec.structs.replace(plan, items=(*plan.items, *left))
             return self._decide(plan, e.RollbackKind.RESTORE, preview=preview)
 
     def finish(self) -> RollbackReport | None:
@@ -237,6 +240,15 @@ class Rollbacks:
             }
             plan = plan.decided(otherwise)
         return plan
+
+    def _left_alone(self, marks: Iterable[e.Mark]) -> Iterator[Planned]:
+        """What is not as it was at a checkpoint and stays so: a person would else believe that all is."""
+        why = "a restore moves no branch; `takeback undo` takes back what an action did to it"
+        for mark in marks:
+            resource = self.tracker.observed[mark.resource]
+            moved = not resource.traits.of_the_tree and resource.keeps(mark)
+            if moved and any(not self.tracker.follows(c.target) for c in self._way_back(mark)):
+                yield Planned(Target(mark.resource, "the repository"), Do.KEEP, ABSENT, ABSENT, (), why=why)
 
     def _way_back(self, mark: e.Mark) -> Iterable[Change]:
         """The changes that lead from the present to a mark."""

@@ -56,7 +56,6 @@ def test_killed_at_each_place_of_an_undo(scene: Desk) -> None:
         "git-ref-removed",
         "git-stash-half",
         "git-operation-half",
-        "git-objects-packed",
         "git-objects-given",
         "git-marked",
     }

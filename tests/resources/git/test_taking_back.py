@@ -186,3 +186,13 @@ def test_no_hook_is_run(desk: Desk) -> None:
     desk.agent("git branch -q x; git commit -q --allow-empty -m x; git branch -q -D feature; rm -f ran")
     desk.undo()
     assert not (desk.root / "ran").exists() and desk.at("feature") == desk.at("main")
+
+
+def test_a_restore_moves_no_branch(desk: Desk) -> None:
+    checkpoint = desk.tb.save("here")
+    desk.agent("git commit -q --allow-empty -m agent; echo x > a")
+    desk.git("commit", "-q", "--allow-empty", "-m", "human")
+    before = desk.git("for-each-ref")
+    desk.tb.restore(checkpoint)
+    assert desk.git("for-each-ref") == before
+    assert desk.git("status", "--porcelain") == ""

@@ -224,3 +224,91 @@ def test_a_truncated_table_comes_back(shop: Shop) -> None:
     )
     shop.workspace.undo()
     assert shop.rows() == before
+
+
+def test_a_row_that_came_to_be_what_it_was_is_no_conflict(shop: Shop) -> None:
+    shop.human("INSERT INTO customers VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    before = shop.rows()
+    shop.agent(
+        "INSERT INTO customers VALUES (1, 'a'), (2, 'x'), (4, 'd') "
+        "ON CONFLICT (id) DO UPDATE SET name = excluded.name",
+        "UPDATE customers SET name = 'other' WHERE id = 3",
+        "UPDATE customers SET name = 'c' WHERE id = 3",
+        "INSERT INTO customers VALUES (9, 'passing')",
+        "DELETE FROM customers WHERE id = 9",
+    )
+    after = shop.rows()
+    shop.human("INSERT INTO customers VALUES (9, 'mine')")
+    report = shop.workspace.undo(on_conflict="overwrite")
+    assert report.verdict is Verdict.CLEAN and shop.ask("SELECT name FROM customers WHERE id = 9") == [
+        ("mine",)
+    ]
+    shop.human("DELETE FROM customers WHERE id = 9")
+    assert shop.rows() == before
+    shop.workspace.redo()
+    assert shop.rows() == after
+    assert shop.workspace.undo().verdict is Verdict.CLEAN and shop.rows() == before
+
+
+@pytest.mark.parametrize(
+    "column, mine, theirs",
+    [
+        ("code text UNIQUE DEFERRABLE", "'a'", "'a'"),
+        ("code text UNIQUE NULLS NOT DISTINCT DEFERRABLE INITIALLY DEFERRED", "NULL", "NULL"),
+        ("code int4range, EXCLUDE USING gist (code WITH &&) DEFERRABLE", "'[1,5)'", "'[2,3)'"),
+    ],
+)
+def test_a_constraint_that_can_be_deferred_is_kept(shop: Shop, column: str, mine: str, theirs: str) -> None:
+    for key in ("PRIMARY KEY", ""):
+        shop.human("DROP TABLE IF EXISTS d", f"CREATE TABLE d (id int {key}, {column})")
+        shop.human(f"INSERT INTO d VALUES (1, {mine})")
+        before = shop.rows()
+        shop.agent("DELETE FROM d")
+        assert shop.workspace.undo().verdict is Verdict.CLEAN and shop.rows() == before
+        shop.agent("DELETE FROM d", "INSERT INTO notes VALUES ('a', 'b')")
+        shop.human(f"INSERT INTO d VALUES (2, {theirs})")
+        with pytest.raises(ConflictError, match="another row has its place, by a unique value"):
+            shop.workspace.undo()
+        shop.workspace.undo(on_conflict="keep")
+        assert shop.ask("SELECT id FROM d") == [(2,)] and shop.rows()["public.notes"] == []
+
+
+def test_names_with_percent_signs_are_no_trouble(shop: Shop) -> None:
+    shop.human('CREATE TABLE "t%s" ("k%" int PRIMARY KEY, "%(x)s" int)', 'INSERT INTO "t%s" VALUES (1, 1)')
+    before = shop.rows()
+    shop.agent('UPDATE "t%s" SET "%(x)s" = 2')
+    assert shop.workspace.undo().verdict is Verdict.CLEAN and shop.rows() == before
+
+
+def test_triggers_that_always_run_do_not_run_in_an_undo(shop: Shop) -> None:
+    shop.human(
+        "CREATE FUNCTION loud() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO public.notes VALUES (TG_NAME, TG_OP); RETURN NEW; END $$",
+        "CREATE TRIGGER loud AFTER INSERT OR UPDATE OR DELETE ON customers FOR EACH ROW EXECUTE FUNCTION loud()",
+        "CREATE TRIGGER copied AFTER INSERT ON events_old FOR EACH ROW EXECUTE FUNCTION loud()",
+        "ALTER TABLE customers ENABLE ALWAYS TRIGGER loud",
+        "ALTER TABLE events_old ENABLE REPLICA TRIGGER copied",
+        "INSERT INTO customers VALUES (1, 'a')",
+        "INSERT INTO events VALUES (1, '2010-01-01', 'old')",
+    )
+    before, schema = shop.rows(), shop.server.schema_of(shop.dsn)
+    shop.agent("UPDATE customers SET name = 'b'", "DELETE FROM events")
+    assert shop.workspace.undo().verdict is Verdict.CLEAN
+    assert shop.rows() == before and shop.server.schema_of(shop.dsn) == schema
+    shop.workspace.redo()
+    assert len(shop.rows()["public.notes"]) == 2
+
+
+def test_checks_may_name_things_as_their_owners_do(shop: Shop) -> None:
+    shop.human(
+        "CREATE FUNCTION inner_one(x int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT x + 1'",
+        "CREATE FUNCTION outer_one(x int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS "
+        "'BEGIN RETURN inner_one(x); END'",
+        "CREATE DOMAIN positive AS int CHECK (outer_one(VALUE) > 1)",
+        "CREATE TABLE d (id int PRIMARY KEY, x int CHECK (outer_one(x) > 0), p positive, "
+        "g int GENERATED ALWAYS AS (outer_one(x)) STORED)",
+        "INSERT INTO d VALUES (1, 1, 1), (2, 2, 2)",
+    )
+    before = shop.rows()
+    shop.agent("UPDATE d SET x = 5 WHERE id = 1", "DELETE FROM d WHERE id = 2")
+    assert shop.workspace.undo().verdict is Verdict.CLEAN and shop.rows() == before

@@ -249,6 +249,40 @@ def test_a_role_without_rights_is_told_so(server: Server, tmp_path: Path) -> Non
     shop.workspace.close()
 
 
+def test_a_table_whose_rows_are_hidden_from_the_guard_is_not_called_guarded(
+    server: Server, tmp_path: Path
+) -> None:
+    shop = Shop(server, tmp_path / "work", "CREATE TABLE t (id int PRIMARY KEY, tenant text)", guarded=False)
+    name = f"tenant_{shop.name}"
+    shop.human(
+        f"CREATE ROLE {name} LOGIN",
+        f"GRANT ALL ON DATABASE {shop.name} TO {name}",
+        f"GRANT ALL ON SCHEMA public TO {name}",
+        f"GRANT SET ON PARAMETER session_replication_role TO {name}",
+        f"ALTER TABLE t OWNER TO {name}",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        "CREATE POLICY p ON t USING (tenant = current_setting('app.tenant', true))",
+        "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+    )
+    limited, before = server.dsn(shop.name, name), shop.rows()
+    made = guard.install(limited, ["public"])
+    assert made.tables == ("public.t",)  # its owner sees all of it
+    shop.workspace.postgres.add(made.id, limited)
+    shop.human("ALTER TABLE t FORCE ROW LEVEL SECURITY")
+    with pytest.raises(psycopg.Error, match="would be affected by row-level security"):
+        shop.agent("TRUNCATE t")
+    assert shop.rows() == before
+    guard.remove(limited)
+    made = guard.install(limited, ["public"])
+    assert made.tables == () and "BYPASSRLS" in dict(made.left_out)["public.t"]
+    shop.human(f"ALTER ROLE {name} BYPASSRLS")
+    shop.workspace.postgres.add(guard.install(limited, []).id, limited)
+    shop.agent("TRUNCATE t")
+    shop.workspace.undo()
+    assert shop.rows() == before
+    shop.workspace.close()
+
+
 def test_the_address_is_kept_privately_and_told_nowhere(shop: Shop) -> None:
     secret = shop.dsn.replace("postgres:@", "postgres:hunter2@")
     made = guard.install(secret, [])
@@ -260,6 +294,20 @@ def test_the_address_is_kept_privately_and_told_nowhere(shop: Shop) -> None:
     told = repr(shop.workspace.postgres.all()) + str(shop.workspace.undo())
     told += "".join(str(record) for record in shop.workspace.journal.read())
     assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["u:hun@ter2@host/db", "u:hun/ter2@host/db", "u:hun%ter2@host/db", "u:hunter2@host:hunter2/db?hunter2"],
+)
+def test_no_part_of_a_password_is_told_of_an_address_that_cannot_be_read(given: str) -> None:
+    address = f"postgresql://{given}"
+    for act in (guard.install, lambda dsn, _: guard.status(dsn), lambda dsn, _: link.called(dsn)):
+        with pytest.raises(UsageError, match="that is no address of a database") as stop:
+            act(address, [])
+        told = str(stop.value) + link.hidden(address.partition("@host")[0] + "@host/db")
+        assert "hun" not in told and "ter2" not in told
+        assert stop.value.__suppress_context__
 
 
 def test_a_newer_guard_is_not_touched(shop: Shop) -> None:

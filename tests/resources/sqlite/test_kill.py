@@ -161,5 +161,6 @@ def test_killed_while_rows_are_moved(tmp_path: Path) -> None:
 def test_every_place_is_known() -> None:
     places = {name for name in faults.known() if name.startswith("sqlite-")}
     tried = {*CAPTURES, *(point for point, _ in RESTORES)}
-    elsewhere = {"sqlite-committing", "sqlite-committed", "sqlite-moving"}
+    # The first three in tests/runs/test_database.py and above, the last in test_damaged.py.
+    elsewhere = {"sqlite-committing", "sqlite-committed", "sqlite-moving", "sqlite-replaced"}
     assert places == tried | elsewhere

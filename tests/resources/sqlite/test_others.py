@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from takeback.errors import RollbackIncomplete
+from takeback.cli.outcome import summary_lines
+from takeback.core.subjects import Action
+from takeback.engine.spawn import Child
+from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.resources.sqlite import reading, writing
 from takeback.testing import crash
 from takeback.workspace import Workspace
@@ -182,6 +185,79 @@ def test_one_that_is_locked_for_good_is_stated(
     assert "locked by another process" in stated
     later = tb.save()
     assert not [line for mark in later.taken.marks for line in mark.stated if "app.db" in line]
+
+
+@contextmanager
+def locked(*paths: Path) -> Iterator[None]:
+    """Another process keeps everybody out of these."""
+    holders = [started(HOLDER, path, "BEGIN EXCLUSIVE") for path in paths]
+    try:
+        for holder in holders:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "[]\n"
+        yield
+    finally:
+        for holder in holders:
+            holder.communicate(timeout=30)
+
+
+def test_all_that_are_locked_are_waited_for_as_long_as_one(
+    tb: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [root / f"{number}.db" for number in range(3)]
+    for path in paths:
+        sql(path, "CREATE TABLE t (a)")
+    monkeypatch.setattr(reading, "READ_WAIT_S", 0.3)
+    waits, take = [], reading.take
+
+    def noted(path: bytes, to: bytes, wait_s: float | None = None) -> reading.Taken:
+        waits.append(wait_s)
+        return take(path, to, wait_s)
+
+    monkeypatch.setattr(reading, "take", noted)
+    with locked(*paths):
+        checkpoint = tb.save()
+    assert len([line for mark in checkpoint.taken.marks for line in mark.stated if "locked" in line]) == 3
+    assert len(waits) == 3
+    assert waits[0]
+    assert waits[1:] == [0, 0]
+
+
+def test_a_command_is_told_what_was_not_recorded(
+    tb: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = root / "app.db"
+    fill(path, "delete")
+    monkeypatch.setattr(reading, "READ_WAIT_S", 0.2)
+    with locked(path), tb.recording("agent"):
+        pass
+    (action,) = [one for one in tb.log() if isinstance(one, Action)]
+    (line,) = summary_lines(tb, action, Child(0, ""), "agent", undoing=False)[-1:]
+    assert "not recorded: app.db" in line
+    assert "locked by another process" in line
+
+
+def test_one_that_is_locked_when_it_is_taken_back_says_so(
+    tb: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = root / "app.db"
+    fill(path, "delete")
+    with tb.recording("agent"):
+        sql(path, "DELETE FROM orders")
+        (root / "file").write_text("of the agent")
+    tb.save()
+    monkeypatch.setattr(reading, "READ_WAIT_S", 0.2)
+    for choice in ("stop", "overwrite", "stop"):
+        if choice == "overwrite":
+            # What is known of it does not count any more, so it has to be read, and cannot be.
+            os.utime(path)
+        with locked(path), pytest.raises(ConflictError, match="locked by another process") as caught:
+            tb.undo(on_conflict=choice)
+        assert "try again" in str(caught.value.hint)
+        assert "overwrite" not in str(caught.value.hint)
+        assert (root / "file").exists()
+    assert tb.undo().verdict == "clean"
+    assert ask(path, "SELECT count(*) FROM orders") == [(60,)]
 
 
 def test_a_capture_leaves_the_files_alone(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from takeback.errors import ConflictError
+from takeback.resources.sqlite import writing
 from takeback.workspace import Workspace
 
 from .tool import ask, fill, picture, sql
@@ -112,6 +114,31 @@ def test_a_unique_value_that_is_taken_is_a_conflict(tb: Workspace, app: Path) ->
     agent(tb, app, "DELETE FROM users")
     sql(app, "INSERT INTO users VALUES (2, 'a')")
     assert "UNIQUE constraint failed" in conflict(tb)
+
+
+@pytest.mark.parametrize("rule", ["replace", "ignore", "rollback", "fail"])
+def test_a_table_that_would_replace_or_ignore_rows_does_neither(tb: Workspace, app: Path, rule: str) -> None:
+    sql(
+        app,
+        f"CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT UNIQUE ON CONFLICT {rule}, who);"
+        "INSERT INTO t VALUES (1, 'x', 'owner')",
+    )
+    agent(tb, app, "DELETE FROM t")
+    sql(app, "INSERT INTO t VALUES (2, 'x', 'human')")
+    assert "UNIQUE constraint failed" in conflict(tb)
+    assert ask(app, "SELECT * FROM t") == [(2, "x", "human")]
+
+
+@pytest.mark.parametrize("rule", ["replace", "ignore"])
+def test_nor_where_others_go_on_writing(tmp_path: Path, rule: str) -> None:
+    """Rows that are moved in the database itself, and not in a copy."""
+    base, goal, live = (tmp_path / name for name in ("base", "goal", "live"))
+    table = f"CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT UNIQUE ON CONFLICT {rule}, who);"
+    sql(base, table)
+    sql(goal, f"{table} INSERT INTO t VALUES (1, 'x', 'owner')")
+    sql(live, f"{table} INSERT INTO t VALUES (2, 'x', 'human')")
+    assert "UNIQUE constraint failed" in writing.move(*map(os.fsencode, (live, base, goal)))
+    assert ask(live, "SELECT * FROM t") == [(2, "x", "human")]
 
 
 def test_tables_that_both_changed_are_named(tb: Workspace, app: Path) -> None:

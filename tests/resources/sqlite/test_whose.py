@@ -6,11 +6,12 @@ import os
 import shutil
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from takeback.errors import RollbackIncomplete
+from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.opening import open_workspace
 from takeback.resources.sqlite import reading
 from takeback.testing import crash
@@ -226,3 +227,30 @@ def test_an_untouched_database_is_not_opened(tb: Workspace, app: Path) -> None:
     with crash.at(reading.COPIED, lambda: None) as passed:
         tb.save()
     assert passed[reading.COPIED] == 1
+
+
+@pytest.mark.parametrize("did", ["removed", "changed", "made"])
+def test_nothing_is_written_through_a_link_out_of_the_workspace(
+    tb: Workspace, root: Path, tmp_path: Path, did: str
+) -> None:
+    """The folder of a database was moved away, and a link leads to where it is now."""
+    app, outside = root / "sub" / "app.db", tmp_path / "outside"
+    app.parent.mkdir()
+    if did != "made":
+        fill(app, "delete")
+    tb.save()
+    with tb.recording("agent"):
+        if did == "made":
+            fill(app, "delete")
+        elif did == "removed":
+            app.unlink()
+        else:
+            sql(app, "update customers set name = 'x'")
+    shutil.move(app.parent, outside)
+    app.parent.symlink_to(outside)
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in outside.iterdir()}
+    folder_ns = outside.stat().st_mtime_ns
+    with suppress(ConflictError, RollbackIncomplete):
+        tb.undo(on_conflict="overwrite")
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in outside.iterdir()} == before
+    assert outside.stat().st_mtime_ns == folder_ns

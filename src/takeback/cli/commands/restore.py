@@ -20,7 +20,8 @@ def command(
 ) -> None:
     """Make the workspace equal to a checkpoint, whoever changed it
 
-    Your own edits since then go too. The present is saved first: `takeback redo` brings it back.
+    Your own edits since then go too. The present is saved first: `takeback redo` brings it back. Files and SQLite
+    databases are covered; branches, and rows of a PostgreSQL server, stay as they are.
     """
     with session.workspace() as workspace:
         code = answer(

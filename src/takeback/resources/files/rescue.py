@@ -40,15 +40,16 @@ class Rescued(msgspec.Struct):
     interrupted: bool = False
     kept: Mapping[Target, str] = {}
 
-    def is_half_done(self, now: Entry | None, goal: Entry | None) -> bool:
-        """Whether this is what the rollback was making: only mode, attributes or times are missing."""
-        return (
-            self.interrupted
-            and now is not None
-            and goal is not None
-            and now.kind == goal.kind
-            and (now.kind == FOLDER or now.content == goal.content)
-        )
+    def is_half_done(self, was: Entry | None, now: Entry | None, goal: Entry | None) -> bool:
+        """Whether this is what the rollback was making: only mode, attributes or times are missing.
+
+        Or all of it: a folder goes first, and then comes what is to have its place.
+        """
+        if not self.interrupted or goal is None:
+            return False
+        if now is None:
+            return was is not None and was.kind == FOLDER
+        return now.kind == goal.kind and (now.kind == FOLDER or now.content == goal.content)
 
 
 def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Contents) -> Rescued:

@@ -236,7 +236,7 @@ class Files:
                 results[target] = Swapped(target, Did.CONFLICT, present, True, rescued.kept[target])
             elif present.alike(swap.goal):
                 results[target] = Swapped(target, Did.RESTORED if goal else Did.REMOVED, present, True)
-            elif present == swap.present or rescued.is_half_done(entry, goal):
+            elif present == swap.present or rescued.is_half_done(entry_of(swap.present), entry, goal):
                 works[target] = Work(path, entry, goal, self._observer.key(path))
             else:
                 why = "it was changed since the plan was made"

@@ -14,7 +14,7 @@ from takeback.core.change import Target, Version
 from takeback.core.codec import path_of, text_of
 
 REF, FILE, NOTE, LINK, INDEX, LOG = "ref", "file", "note", "link", "index", "log"
-STASH, OPERATION = "stash", "operation"
+STASH, OPERATION, OBJECTS = "stash", "operation", "objects"
 
 
 def kind_of(version: Version) -> str:
@@ -100,9 +100,18 @@ def operation_files(version: Version) -> dict[bytes, Version]:
     }
 
 
+def objects(lost: str, count: int, content: bytes, size: int) -> Version:
+    """The objects of a repository: without `count` that it once had. `lost` is a digest of their names."""
+    return Version(f"w:{lost}", "", [OBJECTS, count, content.hex(), size])
+
+
+WHOLE = objects("", 0, b"", 0)
+"""A repository that has every object that it ever had."""
+
+
 def content_of(version: Version) -> tuple[bytes, int] | None:
-    """The name and size of the content of a file, a note, a log or an index."""
-    if kind_of(version) in (FILE, NOTE, LOG, INDEX):
+    """The name and size of the content of a file, a note, a log or an index; of objects, the names of the lost."""
+    if kind_of(version) in (FILE, NOTE, LOG, INDEX) or (kind_of(version) == OBJECTS and version.data[3]):
         return bytes.fromhex(version.data[2]), version.data[3]
     return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -98,4 +99,10 @@ def _count(targets: int) -> int:
 
 
 def _part(name: str, count: int) -> int:
-    return zlib.crc32(name.encode()) & (count - 1)
+    return _crc(name) & (count - 1)
+
+
+@lru_cache(maxsize=1 << 16)
+def _crc(name: str) -> int:
+    # The same thousands of names come again with each ref that moves.
+    return zlib.crc32(name.encode())

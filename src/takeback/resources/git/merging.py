@@ -7,7 +7,7 @@ from collections import Counter
 from takeback.core.change import ABSENT, Version
 from takeback.core.merge import merge
 from takeback.ports import Contents
-from takeback.resources.git import entry, index_file, index_merge, refs
+from takeback.resources.git import entry, index_file, index_merge, refs, stores
 
 CHANGED = "it was changed by somebody else since"
 MERGE_BYTES_MAX = 16 << 20
@@ -20,6 +20,8 @@ def merged(contents: Contents, mine: Version, base: Version, goal: Version) -> V
         return _log(contents, mine, base, goal)
     if kind == entry.NOTE:
         return mine
+    if kind == entry.OBJECTS:
+        return stores.merged(contents, mine, base, goal)
     if kind == entry.STASH:
         return _stash(contents, mine, base, goal)
     if kind == entry.INDEX and mine and base and goal:

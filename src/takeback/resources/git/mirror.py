@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -19,8 +20,9 @@ from pathlib import Path
 import msgspec
 
 from takeback import faults
-from takeback.errors import CorruptionError
+from takeback.errors import BackendError, CorruptionError
 from takeback.ports import Progress
+from takeback.resources.git import packs
 
 LINKED = faults.crash_point("git-object-linked")
 
@@ -31,9 +33,10 @@ _KEPT_PARTS = (".pack", ".idx", ".rev")
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 RACY_NS = 20_000_000
+TRIES = 5
 
-_IDX_MAGIC = b"\xfftOc"
-_IDX_NAMES = 8 + 256 * 4
+_COPY, _COPY_LOST = 0o400, 0o600
+"""The modes of a copy: while the repository has the file too, and since it was seen that it has not."""
 
 Seen = tuple[int, int]
 """A folder of objects as it was when all of it was kept: inode and mtime."""
@@ -44,6 +47,8 @@ class Folders(msgspec.Struct, array_like=True):
 
     boot: str
     seen: dict[str, Seen]
+    lost: dict[str, bytes] = {}
+    """The objects that are kept and that the repository has not, by the first byte of their names, in order."""
 
 
 class Mirror:
@@ -57,27 +62,88 @@ class Mirror:
         self._folders: Folders | None = None
         self.copied = False
 
-    def keep_new(self) -> None:
-        """Keep what is new. Folders that have not changed since the last time are not read."""
+    def keep_new(self) -> bytes:
+        """Keep what is new; gives the names of what the repository has lost.
+
+        Folders that have not changed since the last time are not read.
+        """
         folders = self._folders or self._load()
         seen: dict[str, Seen] = {}
         new: list[tuple[str, str]] = []
-        for name in self._folder_names():
-            try:
-                info = os.stat(self.objects / name)
-            except OSError:
-                continue
+        changed = set(folders.seen)
+        for name, info in self._folder_infos():
             key = (info.st_ino, info.st_mtime_ns)
-            if folders.seen.get(name) != key:
+            if folders.seen.get(name) == key:
+                changed.discard(name)
+            else:
+                changed.add(name)
                 new += [(name, file) for file in _names(self.objects / name, name)]
             # A folder that changed just now may change again without its time telling.
             seen[name] = key if time.time_ns() - info.st_mtime_ns > RACY_NS else (0, 0)
         self._keep(new)
-        if seen != folders.seen:
-            self._folders = Folders(folders.boot, seen)
+        if not folders.seen:
+            changed.add("pack")
+        lost = self._settled_losses(folders.lost, changed)
+        if seen != folders.seen or lost != folders.lost:
+            self._folders = Folders(folders.boot, seen, lost)
             self._save()
+        else:
+            self._folders = folders
+        return b"".join(lost[fan] for fan in sorted(lost))
+
+    def _folder_infos(self) -> Iterator[tuple[str, os.stat_result]]:
+        """The folders of objects. A link to one is none: what is there is another's."""
+        for name in self._folder_names():
+            try:
+                info = os.lstat(self.objects / name)
+            except OSError:
+                continue
+            if stat.S_ISDIR(info.st_mode):
+                yield name, info
+
+    def _settled_losses(self, known: dict[str, bytes], changed: set[str]) -> dict[str, bytes]:
+        """While git packs, an object moves from one place to the other, and could be missed in both."""
+        lost = known
+        for _ in range(TRIES):
+            before = set(self._there("pack"))
+            lost = self._losses(known, changed)
+            if lost == known or before == set(self._there("pack")):
+                break
+            changed = changed | {"pack"}
+        return lost
+
+    def _losses(self, known: dict[str, bytes], changed: set[str]) -> dict[str, bytes]:
+        """What is kept and is not there, neither by itself nor in any pack. How it is packed makes no difference."""
+        if not changed:
+            return known
+        lost = dict(known)
+        there = packs.stems(self._there("pack"))
+        gone = packs.stems(_listed(self.kept / "pack")) - there
+        with (
+            packs.Packs(self.objects / "pack", there) as present,
+            packs.Packs(self.kept / "pack", gone) as absent,
+        ):
+            for number, fan in enumerate(packs.FANS):
+                if fan not in changed and "pack" not in changed:
+                    continue
+                names = {bytes.fromhex(fan + file) for file in _names(self.kept / fan, fan)}
+                names |= absent.names(number)
+                if names:
+                    names -= {bytes.fromhex(fan + f) for f in self._there(fan) if _LOOSE.fullmatch(f)}
+                if names:
+                    names -= present.names(number)
+                lost.pop(fan, None)
+                if names:
+                    lost[fan] = b"".join(sorted(names))
+        return lost
+
+    def _there(self, folder: str) -> Iterable[str]:
+        path = self.objects / folder
+        return () if path.is_symlink() else _listed(path)
 
     def _folder_names(self) -> list[str]:
+        if self.objects.is_symlink():
+            return []
         try:
             return [n for n in os.listdir(self.objects) if n == "pack" or _FAN.fullmatch(n)]
         except OSError:
@@ -111,26 +177,33 @@ class Mirror:
 
     def lost(self) -> list[tuple[str, str]]:
         """What is kept here and is not in the repository any more: folder and file."""
-        found = []
-        for folder in _listed(self.kept):
-            if folder == "pack" or _FAN.fullmatch(folder):
-                there = set(_listed(self.objects / folder))
-                names = _names(self.kept / folder, folder)
-                found += [(folder, file) for file in names if file not in there]
-        return found
+        there = {folder: set(self._there(folder)) for folder in ("pack", *packs.FANS)}
+        return [(folder, file) for folder, file in self._kept_files() if file not in there[folder]]
 
-    def lost_names(self, hash_bytes: int) -> list[str]:
-        """The objects in what is kept here and is not there any more. They may be there in another pack."""
-        names = []
-        for folder, file in self.lost():
-            if folder != "pack":
-                names.append(folder + file)
-            elif file.endswith(".idx"):
-                data = (self.kept / folder / file).read_bytes()
-                start = _IDX_NAMES if data[:4] == _IDX_MAGIC else len(data)
-                end = start + _idx_count(data) * hash_bytes
-                names += [data[at : at + hash_bytes].hex() for at in range(start, end, hash_bytes)]
-        return names
+    def hash_name(self) -> str:
+        """The algorithm by which the objects are named, as their names tell; nothing where there are none."""
+        for folder in _listed(self.kept):
+            for file in (
+                _names(self.kept / folder, folder) if _FAN.fullmatch(folder) or folder == "pack" else ()
+            ):
+                size = packs.hash_bytes(Path(file).stem) if folder == "pack" else (len(file) + 2) // 2
+                return "sha256" if size == 32 else "sha1"
+        return ""
+
+    def lost_packs(self) -> list[str]:
+        """The packs that are kept and are not there, largest first."""
+        gone = packs.stems(_listed(self.kept / "pack")) - packs.stems(self._there("pack"))
+        return sorted(gone, key=lambda stem: -(self.kept / "pack" / f"{stem}.pack").stat().st_size)
+
+    def names_in(self, stem: str) -> set[bytes]:
+        with packs.Packs(self.kept / "pack", [stem]) as kept:
+            return {name for fan in range(len(packs.FANS)) for name in kept.names(fan)}
+
+    def give_pack(self, stem: str, hash_name: str) -> None:
+        """Its index last: git looks for a pack by it."""
+        for suffix in (".pack", ".rev", ".idx"):
+            if (self.kept / "pack" / (stem + suffix)).exists():
+                self.give("pack", stem + suffix, hash_name)
 
     def count(self, hash_bytes: int) -> int:
         """About how many objects the repository has."""
@@ -157,7 +230,7 @@ class Mirror:
         kept = self.kept / folder / file
         if not is_whole(kept, folder, hash_name):
             raise CorruptionError(f"the kept git object {kept} is damaged, so it was not put back")
-        (self.objects / folder).mkdir(parents=True, exist_ok=True)
+        self.make(folder)
         try:
             os.link(kept, self.objects / folder / file)
         except FileExistsError:
@@ -167,17 +240,43 @@ class Mirror:
                 raise
             copy(kept, self.objects / folder / file, mode=0o444)
 
+    def make(self, folder: str) -> Path:
+        """A folder of objects, to write to. Nothing is ever written through a link."""
+        path = self.objects / folder
+        for one in (self.objects, path):
+            if one.is_symlink():
+                raise BackendError(f"{one} is a link; nothing was written to where it leads", retryable=False)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
     def let_go(self, before_ns: int) -> int:
         """Drop what the repository has not had since this time: no mark that is kept needs it."""
         dropped = 0
-        for folder, file in self.lost():
+        lost = set(self.lost())
+        for folder, file in self._kept_files():
             path = self.kept / folder / file
             info = os.lstat(path)
-            # The time at which the last other name of it went; a copy never had another name.
-            if info.st_nlink == 1 and info.st_ctime_ns < before_ns:
+            mode = stat.S_IMODE(info.st_mode)
+            if info.st_nlink > 1:
+                continue
+            if (folder, file) not in lost:
+                if mode == _COPY_LOST:
+                    path.chmod(_COPY)
+            elif mode == _COPY:
+                # A copy has no other name whose end would set its time. This does: it is counted from now on.
+                path.chmod(_COPY_LOST)
+            # The time at which the last other name of it went.
+            elif info.st_ctime_ns < before_ns:
                 path.unlink()
                 dropped += info.st_blocks * 512
+        if dropped:
+            self._folders = None
+            self._cache.unlink(missing_ok=True)
         return dropped
+
+    def _kept_files(self) -> list[tuple[str, str]]:
+        folders = [name for name in _listed(self.kept) if name == "pack" or _FAN.fullmatch(name)]
+        return [(folder, file) for folder in folders for file in _names(self.kept / folder, folder)]
 
     def _load(self) -> Folders:
         boot = _boot()
@@ -196,24 +295,24 @@ class Mirror:
         os.rename(new, self._cache)
 
 
-def _idx_count(data: bytes) -> int:
-    """How many objects an index of a pack lists; of the old kind, which git has not written for long, none."""
-    return int.from_bytes(data[_IDX_NAMES - 4 : _IDX_NAMES], "big") if data[:4] == _IDX_MAGIC else 0
-
-
 def is_whole(path: Path, folder: str, hash_name: str) -> bool:
     """Whether an object is what its name says; of a pack, whether its bytes are what its last bytes say."""
-    data = path.read_bytes()
+    digest = hashlib.new(hash_name)
     if folder == "pack":
-        size = hashlib.new(hash_name).digest_size
-        return hashlib.new(hash_name, data[:-size]).digest() == data[-size:]
+        with open(path, "rb") as file:
+            left = os.fstat(file.fileno()).st_size - digest.digest_size
+            while left > 0 and (data := file.read(min(left, 1 << 20))):
+                digest.update(data)
+                left -= len(data)
+            return left == 0 and file.read() == digest.digest()
     try:
-        return hashlib.new(hash_name, zlib.decompress(data)).hexdigest() == folder + path.name
+        digest.update(zlib.decompress(path.read_bytes()))
     except zlib.error:
         return False
+    return digest.hexdigest() == folder + path.name
 
 
-def copy(source: Path, name: Path, *, mode: int = 0o400) -> bool:
+def copy(source: Path, name: Path, *, mode: int = _COPY) -> bool:
     """Copy a file so that it is there as a whole or not at all; false where it is gone."""
     temporary = name.with_name(f".{name.name}.{os.getpid()}")
     try:
@@ -243,7 +342,7 @@ def _names(folder: Path, name: str) -> Iterator[str]:
 def _listed(folder: Path) -> Iterable[str]:
     try:
         return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ()
 
 

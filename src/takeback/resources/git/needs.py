@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from takeback import faults
@@ -58,12 +59,42 @@ class Needs:
             self._link_all()
             return True
         self._prepare()
-        missing = set(self._missing(self._mirror.lost_names(HASH_BYTES[self._hash])))
+        missing = self._lost()
         if missing:
             needed = [name for name in self._reached(wanted, present) if name in missing]
             if needed:
                 self._give(needed)
         return bool(missing)
+
+    def bring_all_back(self, but: set[bytes]) -> None:
+        """Everything that is kept and not there; not what was not there then. What is damaged is told at the end."""
+        wanted = {bytes.fromhex(name) for name in self._lost()} - but
+        damaged: list[str] = []
+        for stem in self._mirror.lost_packs():
+            names = self._mirror.names_in(stem)
+            if names & wanted and (names.isdisjoint(but) or not program()):
+                with _noted(damaged):
+                    self._mirror.give_pack(stem, self._hash)
+                    wanted -= names
+        loose = {name for name in wanted if (self._mirror.kept / name.hex()[:2] / name.hex()[2:]).exists()}
+        for text in sorted(name.hex() for name in loose):
+            with _noted(damaged):
+                self._mirror.give(text[:2], text[2:], self._hash)
+        if rest := sorted(name.hex() for name in wanted - loose):
+            self._prepare()
+            with _noted(damaged):
+                self._give(rest)
+        for folder in [*sorted({name.hex()[:2] for name in loose}), "pack"]:
+            if (self._mirror.objects / folder).is_dir():
+                sync_folder(self._mirror.objects / folder)
+        faults.reach(GIVEN)
+        if damaged:
+            raise CorruptionError(f"{damaged[0]}{f' (and {len(damaged) - 1:,} more)' if damaged[1:] else ''}")
+
+    def _lost(self) -> set[str]:
+        """By the files: git itself always says that it has the empty tree."""
+        names, size = self._mirror.keep_new(), HASH_BYTES[self._hash]
+        return {names[at : at + size].hex() for at in range(0, len(names), size)}
 
     def lacks(self, names: Iterable[str], present: Iterable[str]) -> list[str]:
         """Which of these objects, or of those that they lead to, are not in the repository."""
@@ -145,8 +176,7 @@ class Needs:
         if name is None or found != set(names):
             raise CorruptionError("kept git objects are damaged: they are not what their names say")
         faults.reach(PACKED)
-        folder = self._mirror.objects / "pack"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = self._mirror.make("pack")
         for suffix in (".pack", ".idx"):
             copy(work / f"new{suffix}", folder / f"pack-{name.split()[-1]}{suffix}", mode=0o444)
         sync_folder(folder)
@@ -162,7 +192,6 @@ class Needs:
         """A repository without refs, settings or hooks, only to read objects in."""
         for name in ("refs", "objects"):
             (self._scratch / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._mirror.objects.mkdir(parents=True, exist_ok=True)
         shallow = self._shallow.read_bytes() if self._shallow.exists() else b""
         texts = {
             "config": _CONFIG % self._hash.encode(),
@@ -182,9 +211,10 @@ class Needs:
         self, args: list[str], given: bytes, out: int | None, *, alone: bool = False
     ) -> subprocess.CompletedProcess[bytes]:
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        there = self._mirror.objects if self._mirror.objects.is_dir() else self._scratch / "objects"
         env |= {
             "GIT_DIR": str(self._scratch),
-            "GIT_OBJECT_DIRECTORY": str(self._mirror.objects),
+            "GIT_OBJECT_DIRECTORY": str(there),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_NO_LAZY_FETCH": "1",
@@ -201,6 +231,15 @@ class Needs:
             env=env,
             cwd=self._scratch,
         )
+
+
+@contextmanager
+def _noted(damaged: list[str]) -> Iterator[None]:
+    """One that is damaged does not keep the others away."""
+    try:
+        yield
+    except CorruptionError as error:
+        damaged.append(error.message)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from takeback.resources.git.manifest import Manifest, Targets
 from takeback.resources.git.place import Place
 from takeback.resources.git.reader import Reader
 
-MAGIC = b"takeback git index 1\n"
+MAGIC = b"takeback git index 2\n"
 
 
 class Row(msgspec.Struct, array_like=True, gc=False):
@@ -47,6 +48,8 @@ class Known(msgspec.Struct, array_like=True):
     logs: dict[bytes, scan.Trusted]
     name: bytes
     alternates: bool
+    stores: dict[bytes, Version]
+    """The objects of each repository, by its prefix."""
     said: msgspec.Raw
 
 
@@ -54,12 +57,21 @@ class Observer:
     """Knows one repository as it was last looked at."""
 
     def __init__(
-        self, root: Path, cache: Path, blobs: BlobStore, contents: Contents, generation: Callable[[], int]
+        self,
+        root: Path,
+        cache: Path,
+        blobs: BlobStore,
+        contents: Contents,
+        generation: Callable[[], int],
+        losses: Callable[[bytes], tuple[bytes, int]],
     ) -> None:
+        """`losses` keeps the objects of a repository; gives the names of those that it lost, and how many."""
         self._root = os.fsencode(root)
         self._cache = cache
         self._blobs = blobs
+        self._contents = contents
         self._generation = generation
+        self._losses = losses
         self._known: Known | None = None
         self._said: Said | None = None
         self._targets: Targets | None = None
@@ -78,7 +90,7 @@ class Observer:
     def targets(self) -> Targets:
         if self._targets is None:
             said = self._what_is_said()
-            self._targets = _compose(said.rows, said.packed)
+            self._targets = _compose(said.rows, said.packed, self._known.stores if self._known else {})
         return self._targets
 
     def _what_is_said(self) -> Said:
@@ -113,13 +125,18 @@ class Observer:
         if self._known and (self._known.generation, self._known.folder) != (generation, self.place.folder):
             self.forget()
         walk = self._walk()
-        if self._known and not walk.unread and not walk.gone:
-            self._saved = self._saved and self._known.logs == walk.logs
-            self._known.logs = walk.logs
-            return
-        before, last = self.targets if self._known else {}, self._known
+        last = self._known
+        if last and not walk.unread and not walk.gone:
+            stores = self._look_at_objects(last.stores)
+            if stores == last.stores:
+                self._saved = self._saved and last.logs == walk.logs
+                last.logs = walk.logs
+                return
+        before = self.targets if last else {}
         said = self._read_again(walk)
-        self._said, self._targets = said, _compose(said.rows, said.packed)
+        # Objects last: those of every ref that was read are there now.
+        stores = self._look_at_objects(last.stores if last else {})
+        self._said, self._targets = said, _compose(said.rows, said.packed, stores)
         earlier = Manifest(last.name, said.parts) if last else None
         stored = manifest.store(self._targets, before, earlier, self._blobs.put)
         if last is None or stored.name != last.name:
@@ -135,9 +152,22 @@ class Observer:
             walk.logs,
             stored.name,
             alternates,
+            stores,
             msgspec.Raw(),
         )
         self._saved = False
+
+    def _look_at_objects(self, known: dict[bytes, Version]) -> dict[bytes, Version]:
+        return {prefix: self._objects(prefix, known.get(prefix, ABSENT)) for prefix in self.stores}
+
+    def _objects(self, prefix: bytes, known: Version) -> Version:
+        names, count = self._losses(prefix)
+        if not names:
+            return entry.WHOLE
+        version = entry.objects(blake3(names).hexdigest(), count, b"", 0)
+        if version == known:
+            return known
+        return entry.objects(version.id[2:], count, self._contents.put_bytes(names), len(names))
 
     def _walk(self) -> scan.Scan:
         keys, logs = (self._known.keys, self._known.logs) if self._known else ({}, {})
@@ -186,6 +216,9 @@ class Observer:
         """When a target last changed, as far as the files of it tell."""
         paths = [name, b"packed-refs", b"logs/" + name]
         times = []
+        if entry.kind_of(self.version(name)) == entry.OBJECTS:
+            with os.scandir(self.place.path(name)) as folders:
+                times = [folder.stat(follow_symlinks=False).st_ctime_ns for folder in folders]
         for path in map(self.place.path, paths[: 2 if self.version(name).id[:2] == "r:" else 1]):
             try:
                 times.append(os.lstat(path).st_ctime_ns)
@@ -234,9 +267,15 @@ class Observer:
         self._saved = True
 
 
-def _compose(rows: dict[bytes, Row], packed: dict[bytes, dict[bytes, Version]]) -> Targets:
+# The same thousands of names come again with each ref that moves.
+_text = lru_cache(maxsize=1 << 16)(text_of)
+
+
+def _compose(
+    rows: dict[bytes, Row], packed: dict[bytes, dict[bytes, Version]], stores: dict[bytes, Version]
+) -> Targets:
     """The targets that these files are: packed refs below loose ones, stashes and operations as one each."""
-    found: dict[bytes, Version] = {}
+    found = {prefix + b"objects": version for prefix, version in stores.items()}
     for some in packed.values():
         found.update(some)
     operations: dict[bytes, dict[bytes, Version]] = {}
@@ -256,4 +295,4 @@ def _compose(rows: dict[bytes, Row], packed: dict[bytes, dict[bytes, Version]]) 
             found[name] = entry.stash(entry.value_of(top), text)
         elif text is not None:
             found[name] = entry.stash("", text)
-    return {text_of(name): version for name, version in found.items()}
+    return {_text(name): version for name, version in found.items()}

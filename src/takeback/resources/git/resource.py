@@ -18,7 +18,8 @@ from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import ContentGone, CorruptionError, TakebackError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
-from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, refs, words
+from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, refs, stores, words
+from takeback.resources.git.index_file import HASH_BYTES
 from takeback.resources.git.manifest import Manifest
 from takeback.resources.git.mirror import Mirror
 from takeback.resources.git.needs import Needs
@@ -55,8 +56,10 @@ class Git:
         self._contents = contents
         self._keep_days = keep_days
         self._progress = progress
-        self._observer = Observer(root, state / "git.index", blobs, contents, generation)
+        self._observer = Observer(root, state / "git.index", blobs, contents, generation, self._losses)
+        self._generation = generation
         self._mirrors: dict[bytes, Mirror] = {}
+        self._mirrored = 0
         self._counted: dict[tuple[str, str], tuple[int, int] | None] = {}
 
     # The present
@@ -66,8 +69,6 @@ class Git:
         self._counted.clear()
         with self._kept_or_forgotten():
             self._observer.look()
-        for prefix in self._observer.stores:
-            self._mirror(prefix).keep_new()
         faults.reach(MARKED)
         return Mark(self.name, f"b3:{self._observer.state.hex()}", "a scan", self._stated())
 
@@ -98,6 +99,15 @@ class Git:
             name = f"module-{blake3(prefix).hexdigest()[:16]}" if prefix else "objects"
             mirror = self._mirrors[prefix] = Mirror(objects, self._state / name, self._progress)
         return mirror
+
+    def _losses(self, prefix: bytes) -> tuple[bytes, int]:
+        """Keep the objects of a repository; which of those that are kept it has not any more."""
+        if (generation := self._generation()) != self._mirrored:
+            # Some may have been dropped since, by another process.
+            self._mirrors, self._mirrored = {}, generation
+        mirror = self._mirror(prefix)
+        names = mirror.keep_new()
+        return names, len(names) // HASH_BYTES[mirror.hash_name()] if names else 0
 
     def settled(self, mark: Mark) -> None:
         """Nothing depends on it."""
@@ -195,8 +205,9 @@ class Git:
 
     def _needs(self, prefix: bytes) -> Needs:
         where = self._observer.place
-        hash_name = place.hash_name(where.path(prefix))
-        return Needs(self._mirror(prefix), hash_name, where.path(prefix + b"shallow"))
+        mirror = self._mirror(prefix)
+        hash_name = mirror.hash_name() or place.hash_name(where.path(prefix))
+        return Needs(mirror, hash_name, where.path(prefix + b"shallow"))
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         if self._is_another(swaps):
@@ -209,6 +220,7 @@ class Git:
                 found[swap.target] = (Do.CONFLICT, why)
             elif self._stays_with(swap, kept):
                 found[swap.target] = (Do.KEEP, "it goes with a branch that stays")
+        found |= stores.foresee([swap for swap in swaps if swap.target not in found], self._contents)
         return found | pushes.foresee(swaps, self._observer, self._contents)
 
     def _is_another(self, swaps: Sequence[Swap]) -> bool:
@@ -242,23 +254,38 @@ class Git:
         now = self.read(swap.target for swap in swaps)
         results: dict[Target, Swapped] = {}
         works: dict[Target, Work] = {}
+        removed: list[Work] = []
         for swap in swaps:
             target, present = swap.target, now[swap.target]
-            if present.alike(swap.goal):
+            if self._is_at(present, swap.goal):
                 results[target] = Swapped(target, _did(swap.goal), present, True)
+                if again and not swap.goal:
+                    removed.append(Work(entry.name_of(target), swap.present, swap.goal, Did.REMOVED))
             elif present == swap.present or again:
                 works[target] = Work(entry.name_of(target), swap.present, swap.goal)
             else:
                 why = "it was changed since the plan was made"
                 results[target] = Swapped(target, Did.CONFLICT, present, True, why)
+        self._fill(works.values())
         self._bring_back(list(works.values()))
-        Restorer(self._observer.reader, self._contents, again=again).run(
-            [work for work in works.values() if work.did is None]
-        )
+        restorer = Restorer(self._observer.reader, self._contents, again=again)
+        restorer.run([w for w in works.values() if w.did is None and w.kind != entry.OBJECTS])
+        # Of what was removed before a kill, empty folders may be left.
+        restorer.tidy(removed)
         locks.clear(self._observer.place.folder)
-        self._remove_repositories(works.values())
+        self._remove_repositories([*works.values(), *removed])
         results.update(self._verified(works))
         return [results[swap.target] for swap in swaps]
+
+    def _is_at(self, now: Version, goal: Version) -> bool:
+        return now.alike(goal) or stores.is_at(self._contents, now, goal)
+
+    def _fill(self, works: Iterable[Work]) -> None:
+        """Bring lost objects back, also those to which nothing leads."""
+        for work in works:
+            if work.kind == entry.OBJECTS and work.goal:
+                prefix = work.name[: -len(b"objects")]
+                stores.fill(work, self._observer.place.path(work.name), self._needs(prefix), self._contents)
 
     def _lock_paths(self, name: bytes) -> list[bytes]:
         """The files whose locks a target may need."""
@@ -309,7 +336,7 @@ class Git:
                 folder = self._observer.place.path(prefix)
                 if (
                     prefix == owner(prefix)
-                    and _only_objects(folder)
+                    and stores.only_objects(folder)
                     and not self._observer.reader.packed(prefix)
                 ):
                     mirror = self._mirror(prefix)
@@ -326,8 +353,11 @@ class Git:
         results = {}
         for target, work in works.items():
             did, why = work.did or Did.FAILED, work.why
+            if work.kind == entry.OBJECTS and not work.goal:
+                # They went with their repository, if that did.
+                did, why = (Did.KEPT, stores.STAY) if now[target] else (Did.REMOVED, "")
             promised = did in (Did.RESTORED, Did.REMOVED)
-            verified = now[target].alike(work.goal) if promised else did is not Did.FAILED
+            verified = self._is_at(now[target], work.goal) if promised else did is not Did.FAILED
             if promised and not verified:
                 why = "it is not as it was promised: something else wrote at the same time"
             results[target] = Swapped(target, did, now[target], verified, why or self._left(work))
@@ -345,16 +375,6 @@ class Git:
             if inside or not os.path.isdir(folder)
             else f"its folder {os.fsdecode(folder)} is outside, and stays"
         )
-
-
-def _only_objects(folder: bytes) -> bool:
-    """Whether nothing but objects is left in a repository; packed refs are looked at by their refs."""
-    for parent, folders, files in os.walk(folder):
-        if parent.rstrip(b"/") == folder.rstrip(b"/") and b"objects" in folders:
-            folders.remove(b"objects")
-        if [name for name in files if name != b"packed-refs"]:
-            return False
-    return True
 
 
 def _must_be_whole(work: Work) -> bool:

@@ -82,7 +82,7 @@ class Restorer:
         rest = [work for work in gone if work.kind != entry.REF] + [work for work in works if work.goal]
         for work in rest:
             self._guarded(work, self._swap[work.kind])
-        self._tidy(works)
+        self.tidy(works)
 
     def _guarded(self, work: Work, do: Callable[[Work], None]) -> None:
         """One that fails does not stop the others."""
@@ -261,7 +261,7 @@ class Restorer:
 
     # Afterwards
 
-    def _tidy(self, works: Sequence[Work]) -> None:
+    def tidy(self, works: Sequence[Work]) -> None:
         """Folders that are empty now, as git would leave them; what a repository needs to be one; and a sync."""
         for work in works:
             if work.did is Did.REMOVED and work.name != place.LINK:

@@ -97,6 +97,9 @@ class Scan:
                 f"refs are kept in tables (reftable), which are not supported: {where} is not covered"
             )
             return
+        if b"objects" in self.keys.get(prefix, {}):
+            where = os.fsdecode(prefix + b"objects")
+            self.stated.append(f".git/{where}: not a folder, so objects are not kept")
         for name in folders:
             folder = prefix + name + b"/"
             if name == b"objects" and not linked:

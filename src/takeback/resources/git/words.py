@@ -28,7 +28,7 @@ _OPERATIONS = {
     "sequencer": "series of picks",
 }
 _PLACE = re.compile(
-    r"^(?:(?P<where>.*?/)??)(?P<name>HEAD|index|refs/.*|[A-Z_]+_(?:HEAD|START)|rebase-\w+|sequencer)$"
+    r"^(?:(?P<where>.*?/)??)(?P<name>HEAD|index|refs/.*|[A-Z_]+_(?:HEAD|START)|rebase-\w+|sequencer|objects)$"
 )
 
 
@@ -45,6 +45,8 @@ def tell(change: Change, apart: Apart, *, back: bool) -> str:
         return where + _head(after, back=back)
     if kind == entry.REF:
         return where + _ref(name, change, apart, back=back)
+    if name == "objects":
+        return where + _objects(before, after, back=back)
     if kind == entry.STASH:
         return where + _stash(before, after, back=back)
     if name in _OPERATIONS:
@@ -99,6 +101,16 @@ def _stash(before: Version, after: Version, *, back: bool) -> str:
     if not before:
         return "stash@{0} back" if back else "stashed"
     return "stash list back as it was" if back else "stash list changed"
+
+
+def _objects(before: Version, after: Version, *, back: bool) -> str:
+    """How many went or came; all of them go or come with the repository."""
+    is_store = [entry.kind_of(version) == entry.OBJECTS for version in (before, after)]
+    if not all(is_store):
+        return f"objects {'back' if back and is_store[1] else 'added' if is_store[1] else 'removed'}"
+    number = before.data[1] - after.data[1]
+    what = f"{abs(number):,} object{'' if abs(number) == 1 else 's'}"
+    return f"{what} {'lost' if number < 0 else 'back'}" if number else "other objects lost"
 
 
 def _operation(word: str, before: Version, after: Version, *, back: bool) -> str:

@@ -5,7 +5,7 @@ CREATE FUNCTION takeback.settings() RETURNS text LANGUAGE sql IMMUTABLE
     AS $$
     SELECT 'SET search_path = pg_catalog, pg_temp SET datestyle = ''ISO, YMD'' SET intervalstyle = postgres '
         'SET timezone = ''UTC'' SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = ''C'' '
-        'SET xmloption = content'
+        'SET xmloption = content SET row_security = off'
     $$;
 
 -- Make the function that writes down what happens to one table.
@@ -71,7 +71,7 @@ CREATE FUNCTION takeback.watch(target oid) RETURNS void LANGUAGE plpgsql SET sea
         sources text;
         state "char";
     BEGIN
-        PERFORM set_config('takeback.busy', 'on', true);
+        PERFORM set_config('takeback.busy', (SELECT word FROM takeback.secret), true);
         writer := takeback.make_writer(target);
         FOREACH event IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
             CONTINUE WHEN event = 'truncate' AND kind = 'p';
@@ -103,7 +103,7 @@ CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET s
     DECLARE
         event text;
     BEGIN
-        PERFORM set_config('takeback.busy', 'on', true);
+        PERFORM set_config('takeback.busy', (SELECT word FROM takeback.secret), true);
         FOREACH event IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
             EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', 'takeback_' || event, takeback.quoted(target));
         END LOOP;
@@ -116,7 +116,7 @@ CREATE FUNCTION takeback.unwatch(target oid) RETURNS void LANGUAGE plpgsql SET s
 CREATE FUNCTION takeback.forget(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
     BEGIN
-        PERFORM set_config('takeback.busy', 'on', true);
+        PERFORM set_config('takeback.busy', (SELECT word FROM takeback.secret), true);
         EXECUTE format('DROP FUNCTION IF EXISTS takeback.%I()', 'capture_' || target);
         PERFORM set_config('takeback.busy', '', true);
     END
@@ -137,9 +137,13 @@ CREATE FUNCTION takeback.tables(OUT target oid, OUT named text, OUT why text) RE
                 SELECT FROM pg_partition_tree(pg_partition_root(c.oid)) t JOIN pg_class m ON m.oid = t.relid
                 WHERE relispartition AND m.relkind = 'f'
             ) THEN 'a foreign table is among its partitions'
+            WHEN relrowsecurity AND NOT may_see_all AND (relforcerowsecurity OR NOT pg_has_role(keeper, relowner, 'USAGE'))
+                THEN 'its policies hide rows from the role that guards it, which lacks BYPASSRLS'
             ELSE ''
         END
-    FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+    FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace,
+        (SELECT r.oid AS keeper, rolsuper OR rolbypassrls AS may_see_all FROM pg_roles r JOIN pg_namespace ON nspowner = r.oid
+            WHERE nspname = 'takeback') k
     WHERE relkind IN ('r', 'p', 'f') AND relpersistence <> 't'
         AND nspname = ANY (SELECT unnest(schemas) FROM takeback.guard)
     ORDER BY 2

@@ -1,8 +1,8 @@
 -- Tables that an action makes, alters or drops. Only a superuser may have these watched.
 
--- Whether this is our own doing: guarding a table alters it.
+-- Whether this is our own doing: guarding a table alters it. An action does not know the word.
 CREATE FUNCTION takeback.is_busy() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT coalesce(current_setting('takeback.busy', true), '') = 'on' $$;
+    AS $$ SELECT EXISTS (SELECT FROM takeback.secret WHERE word = current_setting('takeback.busy', true)) $$;
 
 -- Keep a table aside: how it can be made again, and its rows.
 CREATE FUNCTION takeback.keep(target oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -34,7 +34,7 @@ CREATE FUNCTION takeback.names(said text, name name) RETURNS boolean LANGUAGE sq
 
 CREATE FUNCTION takeback.before_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
-    SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content
+    SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content SET row_security = off
     AS $$
     DECLARE
         said text := lower(current_query());
@@ -92,10 +92,11 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
             ELSIF gone.original AND gone.object_type = 'trigger' AND gone.address_names[3] LIKE 'takeback\_%' THEN
                 RAISE EXCEPTION 'takeback guards %, and an action may not change that', gone.address_names[2]
                     USING HINT = '`takeback guard ADDRESS --remove`, outside any action.';
-            ELSIF gone.original THEN
+            -- What went along and is no part of a table is not made again with it.
+            ELSIF gone.original OR gone.object_type IN ('materialized view', 'function', 'procedure', 'aggregate', 'domain') THEN
                 INSERT INTO takeback.statement (action, op, relation, schema, name, shape, detail)
                 VALUES (takeback.action(), 'other', 0, coalesce(gone.schema_name, ''), coalesce(gone.object_name, ''), '',
-                    jsonb_build_object('did', format('%s %s', tg_tag, gone.object_identity)));
+                    jsonb_build_object('did', format('DROP %s %s', upper(gone.object_type), gone.object_identity)));
             END IF;
         END LOOP;
     END
@@ -103,7 +104,7 @@ CREATE FUNCTION takeback.dropped() RETURNS event_trigger LANGUAGE plpgsql SECURI
 
 CREATE FUNCTION takeback.after_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET intervalstyle = postgres SET timezone = 'UTC'
-    SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content
+    SET bytea_output = hex SET extra_float_digits = 1 SET lc_monetary = 'C' SET xmloption = content SET row_security = off
     AS $$
     DECLARE
         made record;

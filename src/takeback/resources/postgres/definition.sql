@@ -85,15 +85,11 @@ CREATE FUNCTION takeback.how_to_make(target oid) RETURNS SETOF text LANGUAGE sql
     FROM pg_class JOIN pg_inherits ON inhrelid = oid WHERE oid = target AND relispartition
     $$;
 
--- What refers to a table, and what stands on it.
-CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+-- The views that stand on a table, and on those, in the order in which they can be made.
+CREATE FUNCTION takeback.views(target oid, OUT view oid, OUT place bigint) RETURNS SETOF record LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
     AS $$
-    (SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', takeback.quoted(conrelid), conname, pg_get_constraintdef(oid))
-    FROM pg_constraint
-    WHERE contype = 'f' AND conparentid = 0 AND (conrelid = target OR confrelid = target)
-    ORDER BY conrelid, conname)
-    UNION ALL
-    (WITH RECURSIVE view(oid, depth) AS (
+    WITH RECURSIVE view(oid, depth) AS (
         SELECT target, 0
         UNION ALL
         SELECT DISTINCT r.ev_class, depth + 1
@@ -102,9 +98,85 @@ CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE 
             JOIN pg_rewrite r ON r.oid = d.objid AND r.ev_class <> v.oid
         WHERE depth < 50
     )
-    SELECT format('CREATE VIEW %s AS %s', takeback.quoted(v.oid), pg_get_viewdef(v.oid))
-    FROM view v JOIN pg_class c ON c.oid = v.oid WHERE c.relkind = 'v'
-    GROUP BY v.oid ORDER BY max(depth), v.oid)
+    SELECT v.oid, row_number() OVER (ORDER BY max(depth), v.oid)
+    FROM view v JOIN pg_class c ON c.oid = v.oid WHERE c.relkind = 'v' GROUP BY v.oid
+    $$;
+
+-- What refers to a table, and what stands on it.
+CREATE FUNCTION takeback.how_to_connect(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    AS $$
+    (SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', takeback.quoted(conrelid), conname, pg_get_constraintdef(oid))
+    FROM pg_constraint
+    WHERE contype = 'f' AND conparentid = 0 AND (conrelid = target OR confrelid = target)
+    ORDER BY conrelid, conname)
+    UNION ALL
+    (SELECT format('CREATE VIEW %s%s AS %s', takeback.quoted(view),
+        ' WITH (' || array_to_string(reloptions, ', ') || ')', pg_get_viewdef(view))
+    FROM takeback.views(target) JOIN pg_class ON oid = view ORDER BY place)
+    UNION ALL
+    (SELECT format('COMMENT ON VIEW %s IS %L', takeback.quoted(view), description)
+    FROM takeback.views(target) JOIN pg_description ON objoid = view AND classoid = 'pg_class'::regclass AND objsubid = 0
+    ORDER BY 1)
+    UNION ALL
+    (SELECT format('GRANT %s ON %s TO %s%s', privilege_type, takeback.quoted(view),
+        CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
+        CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+    FROM takeback.views(target) JOIN pg_class ON oid = view, aclexplode(relacl) WHERE grantee <> relowner ORDER BY 1)
+    UNION ALL
+    (SELECT format('ALTER VIEW %s OWNER TO %I', takeback.quoted(view), pg_get_userbyid(relowner))
+    FROM takeback.views(target) JOIN pg_class ON oid = view ORDER BY 1)
+    $$;
+
+-- The publications that a table was put into by name. Filters are known since PostgreSQL 15: asked for only there.
+CREATE FUNCTION takeback.publications(target oid) RETURNS SETOF text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+    AS $$
+    BEGIN
+        IF current_setting('server_version_num')::int < 150000 THEN
+            RETURN QUERY SELECT format('ALTER PUBLICATION %I ADD TABLE ONLY %s', pubname, takeback.quoted(target))
+            FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = target ORDER BY 1;
+        ELSE
+            RETURN QUERY SELECT format('ALTER PUBLICATION %I ADD TABLE ONLY %s%s%s', pubname, takeback.quoted(target),
+                (SELECT ' (' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')' FROM pg_attribute
+                    WHERE attrelid = target AND attnum = ANY (prattrs)),
+                ' WHERE (' || pg_get_expr(prqual, prrelid) || ')')
+            FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid WHERE prrelid = target ORDER BY 1;
+        END IF;
+    END
+    $$;
+
+-- What is set for a table and its columns that is not told where they are made.
+CREATE FUNCTION takeback.how_to_set(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    AS $$
+    (SELECT format('ALTER TABLE ONLY %s ALTER COLUMN %I %s', takeback.quoted(target), attname, what)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid, LATERAL (VALUES
+        (CASE WHEN attstattarget >= 0 THEN format('SET STATISTICS %s', attstattarget) END),
+        (CASE WHEN attstorage <> typstorage THEN 'SET STORAGE ' || CASE attstorage
+            WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END),
+        (CASE to_jsonb(a) ->> 'attcompression' WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END),
+        ('SET (' || array_to_string(attoptions, ', ') || ')')) v(what)
+    WHERE attrelid = target AND attnum > 0 AND NOT attisdropped AND what IS NOT NULL ORDER BY attnum, what)
+    UNION ALL
+    (SELECT format('GRANT %s (%I) ON %s TO %s%s', privilege_type, attname, takeback.quoted(target),
+        CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
+        CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+    FROM pg_attribute, aclexplode(attacl) WHERE attrelid = target AND attnum > 0 AND NOT attisdropped ORDER BY 1)
+    UNION ALL
+    SELECT format('ALTER TABLE ONLY %s REPLICA IDENTITY %s', takeback.quoted(target), CASE relreplident
+        WHEN 'f' THEN 'FULL' WHEN 'n' THEN 'NOTHING' ELSE (
+            SELECT format('USING INDEX %I', relname) FROM pg_index JOIN pg_class x ON x.oid = indexrelid
+            WHERE indrelid = target AND indisreplident) END)
+    FROM pg_class WHERE oid = target AND relreplident <> 'd'
+    UNION ALL
+    (SELECT format('ALTER TABLE %s CLUSTER ON %I', takeback.quoted(target), relname)
+    FROM pg_index JOIN pg_class x ON x.oid = indexrelid WHERE indrelid = target AND indisclustered)
+    UNION ALL
+    (SELECT rtrim(pg_get_ruledef(oid), ';') FROM pg_rewrite WHERE ev_class = target AND rulename <> '_RETURN' ORDER BY rulename)
+    UNION ALL
+    (SELECT format('ALTER TABLE %s %s RULE %I', takeback.quoted(target),
+        CASE ev_enabled WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE ALWAYS' END, rulename)
+    FROM pg_rewrite WHERE ev_class = target AND ev_enabled <> 'O' AND rulename <> '_RETURN' ORDER BY rulename)
+    UNION ALL
+    SELECT takeback.publications(target)
     $$;
 
 CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
@@ -118,6 +190,8 @@ CREATE FUNCTION takeback.how_to_finish(target oid) RETURNS SETOF text LANGUAGE s
     (SELECT pg_get_statisticsobjdef(oid) FROM pg_statistic_ext WHERE stxrelid = target ORDER BY 1)
     UNION ALL
     SELECT takeback.how_to_connect(target)
+    UNION ALL
+    SELECT takeback.how_to_set(target)
     UNION ALL
     (SELECT pg_get_triggerdef(oid) FROM pg_trigger
     WHERE tgrelid = target AND NOT tgisinternal AND tgparentid = 0 AND tgname NOT LIKE 'takeback\_%' ORDER BY tgname)

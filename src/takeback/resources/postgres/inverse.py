@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from takeback.core.rollback import OnConflict
+from takeback.resources.postgres import steps, unique
 from takeback.resources.postgres.link import one, rows, run
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     Link = psycopg.Connection[tuple[Any, ...]]
 
 SETTINGS = (
-    "SET LOCAL search_path = pg_catalog, pg_temp",
+    # What tables check and compute may name things as their owners do; for ourselves the server's own come first.
+    """SELECT set_config('search_path',
+        concat_ws(', ', 'pg_catalog', nullif(current_setting('search_path'), ''), 'pg_temp'), true)""",
+    # Rows that a policy hides are an error, and not passed over.
+    "SET LOCAL row_security = off",
     "SET LOCAL datestyle = 'ISO, YMD'",
     "SET LOCAL intervalstyle = postgres",
     "SET LOCAL timezone = 'UTC'",
@@ -50,7 +55,7 @@ class Table(msgspec.Struct, frozen=True):
     written: str
     """The expression that gives a row `t` as it is captured."""
     plain_insert: bool
-    """Whether a unique constraint can be deferred, so that a taken place is an error and not passed over."""
+    """Whether a constraint on places can be deferred, so that a taken one is an error and not passed over."""
     work: str
     """The temporary table that says of each row what was, what is and what to do."""
     statements: list[int]
@@ -95,6 +100,15 @@ class Found(msgspec.Struct):
     applied: int = 0
     touched: set[str] = set()
     """The actions of which something was taken back."""
+    counts: dict[str, dict[str, list[int]]] = {}
+    """For each action and table, how many rows of it were taken back: added ones, changed ones, removed ones."""
+
+    def add(self, other: Found) -> None:
+        self.troubles += other.troubles
+        self.applied += other.applied
+        self.touched |= other.touched
+        for action, tables in other.counts.items():
+            self.counts.setdefault(action, {}).update(tables)
 
 
 class Inverse:
@@ -104,12 +118,12 @@ class Inverse:
         self._link = link
         self._selected = list(selected)
         self.tables = list(tables)
-        self.found = Found([], 0, set())
+        self.found = Found()
 
     def apply(self, choice: OnConflict) -> Found:
         """Put back what was there first, row by row as far as possible; `keep` leaves the rest as it is."""
         for table in self.tables:
-            run(self._link, _gather(table), [table.statements])
+            run(self._link, steps.gather(table))
             run(self._link, f"ANALYZE {table.work}")
         for table in self.tables:
             self.found.troubles += self._conflicts(table)
@@ -141,24 +155,23 @@ class Inverse:
             run(self._link, "RELEASE SAVEPOINT written")
             run(self._link, "SAVEPOINT written")
         for table in self.tables:
-            for action, count in rows(
-                self._link, f"SELECT action, count(*) FROM {table.work} WHERE state = 'apply' GROUP BY 1"
-            ):
-                self.found.applied += count
+            for action, *counts in rows(self._link, steps.count(table)):
+                self.found.applied += sum(counts)
                 self.found.touched.add(action)
+                self.found.counts.setdefault(action, {})[table.called] = counts
 
     def _write(self) -> None:
         for table in self.tables:
-            run(self._link, _remove(table))
+            run(self._link, steps.remove(table))
         for table in self.tables:
-            run(self._link, _insert(table))
+            run(self._link, steps.insert(table))
 
     # What stands in the way
 
     def _conflicts(self, table: Table) -> list[Trouble]:
         found = rows(
             self._link,
-            f"SELECT {_key(table, 'w')}, action, now, {'after' if table.keys else 'data'} FROM {table.work} w "
+            f"SELECT {steps.key(table, 'w')}, action, now, {'after' if table.keys else 'data'} FROM {table.work} w "
             "WHERE state = 'conflict' ORDER BY n",
         )
         return [
@@ -180,8 +193,9 @@ class Inverse:
 
     def _broken(self, table: Table) -> Iterator[tuple[int, str]]:
         """Rows that are not as they should be, or whose references do not hold."""
-        for (n,) in rows(self._link, _missing(table)):
+        for (n,) in rows(self._link, steps.missing(table)):
             yield n, "another row has its place, by a unique value"
+        yield from unique.doubled(self._link, table)
         for fk in rows(self._link, REFERENCES, [table.oid, table.oid]):
             yield from self._dangling(table, Reference(*fk))
 
@@ -213,17 +227,18 @@ class Inverse:
             action = one(self._link, f"SELECT max(action) FROM {table.work}") or ""
             return Trouble(action, table.called, "", why, firm)
         key, action = rows(
-            self._link, f"SELECT {_key(table, 'w')}, action FROM {table.work} w WHERE n = %s", [n]
+            self._link, f"SELECT {steps.key(table, 'w')}, action FROM {table.work} w WHERE n = %s", [n]
         )[0]
         return Trouble(action, table.called, key, why, firm)
 
 
-def look_up(link: Link, oid: int, number: int, statements: list[int]) -> Table:
+def look_up(link: Link, oid: int, statements: list[int]) -> Table:
     """A table as it is now."""
     quoted, called, written, plain = rows(
         link,
         "SELECT takeback.quoted(c.oid), nspname || '.' || relname, takeback.written(c.oid, 't'), "
-        "EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisunique AND NOT indimmediate) "
+        "EXISTS (SELECT FROM pg_index WHERE (indisunique OR indisexclusion) AND NOT indimmediate "
+        "AND (indrelid = c.oid OR indrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))) "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = %s",
         [oid],
     )[0]
@@ -248,140 +263,9 @@ def look_up(link: Link, oid: int, number: int, statements: list[int]) -> Table:
         tuple(name for (name,) in columns),
         written,
         plain,
-        f"pg_temp.takeback_work_{number}",
+        f"pg_temp.takeback_work_{oid}",
         statements,
     )
-
-
-def _key(table: Table, alias: str) -> str:
-    """A key as a person would write it."""
-    if not table.keys:
-        return f"left({alias}.data, 60)"
-    return f"concat_ws(', ', {', '.join(f'{alias}.k{n}' for n in range(len(table.keys)))})"
-
-
-def _gather(table: Table) -> str:
-    return _gather_keyed(table) if table.keys else _gather_whole(table)
-
-
-def _gather_keyed(table: Table) -> str:
-    """What was there first and last of each row.
-
-    Within a transaction nobody else can write the row, so what is taken away and not added, and the other way round,
-    is its step, in whatever order triggers and statements wrote it down. The steps of several are a chain.
-    """
-    own = [f"k{n}" for n in range(len(table.keys))]
-    keys = ", ".join(own)
-    parts = ", ".join(f"(r).{key} AS k{n}" for n, key in enumerate(table.keys))
-    return f"""
-        CREATE TEMP TABLE {table.work.removeprefix("pg_temp.")} ON COMMIT DROP AS
-        WITH line AS MATERIALIZED (
-            SELECT s.id, s.xid, s.action, l.added, l.data, l.data::{table.quoted} AS r
-            FROM takeback.statement s JOIN takeback.line l ON l.statement = s.id
-            WHERE s.id = ANY(%s)
-        ),
-        part AS (
-            SELECT {keys}, xid, data, max(id) AS id, max(action) AS action,
-                sum(CASE WHEN added THEN 1 ELSE -1 END) AS more
-            FROM (SELECT id, xid, action, added, data, {parts} FROM line) keyed GROUP BY {keys}, xid, data
-        ),
-        step AS (
-            SELECT {keys}, max(id) AS id, max(action) AS action,
-                max(data) FILTER (WHERE more < 0) AS before, max(data) FILTER (WHERE more > 0) AS after,
-                max(abs(more)) > 1 OR count(*) FILTER (WHERE more < 0) > 1 OR count(*) FILTER (WHERE more > 0) > 1
-                    AS torn
-            FROM part GROUP BY {keys}, xid
-        ),
-        chain AS (
-            SELECT *, lag(after) OVER w AS last, row_number() OVER w AS place,
-                count(*) OVER (PARTITION BY {keys}) AS length
-            FROM step WINDOW w AS (PARTITION BY {keys} ORDER BY id)
-        ),
-        net AS (
-            SELECT {keys},
-                max(before) FILTER (WHERE place = 1) AS before,
-                max(after) FILTER (WHERE place = length) AS after,
-                max(action) FILTER (WHERE place = length) AS action,
-                bool_or(torn OR (place > 1 AND before IS DISTINCT FROM last)) AS gap
-            FROM chain GROUP BY {keys}
-        )
-        SELECT *,
-            CASE
-                WHEN NOT gap AND now IS NOT DISTINCT FROM before THEN 'already'
-                WHEN NOT gap AND now IS NOT DISTINCT FROM after THEN 'apply'
-                ELSE 'conflict'
-            END AS state
-        FROM (
-            SELECT row_number() OVER () AS n, w.*, {table.now} AS now
-            FROM net w LEFT JOIN {table.quoted} t ON {table.on("t", "w")}
-        ) compared
-        """
-
-
-def _gather_whole(table: Table) -> str:
-    """Without a key a row is known by all of it, and equal rows only by their number."""
-    return f"""
-        CREATE TEMP TABLE {table.work.removeprefix("pg_temp.")} ON COMMIT DROP AS
-        WITH net AS (
-            SELECT l.data, max(s.action) AS action, sum(CASE WHEN l.added THEN 1 ELSE -1 END) AS more
-            FROM takeback.statement s JOIN takeback.line l ON l.statement = s.id
-            WHERE s.id = ANY(%s)
-            GROUP BY l.data
-        ),
-        there AS (
-            SELECT {table.written} AS data, count(*) AS had FROM {table.quoted} t
-            WHERE {table.written} IN (SELECT data FROM net) GROUP BY 1
-        )
-        SELECT row_number() OVER () AS n, w.data, w.action, w.more, coalesce(had, 0) AS had, false AS gap,
-            NULL::text AS now,
-            CASE WHEN more = 0 THEN 'already' WHEN coalesce(had, 0) < more THEN 'conflict' ELSE 'apply' END AS state
-        FROM net w LEFT JOIN there USING (data)
-        """
-
-
-def _remove(table: Table) -> str:
-    if table.keys:
-        return (
-            f"DELETE FROM {table.quoted} t USING {table.work} w "
-            f"WHERE {table.on('t', 'w')} AND w.state = 'apply' AND w.now IS NOT NULL"
-        )
-    return f"""
-        DELETE FROM {table.quoted} t USING (
-            SELECT t.tableoid AS place, t.ctid AS spot, w.more, row_number() OVER (PARTITION BY w.n) AS number
-            FROM {table.quoted} t JOIN {table.work} w ON {table.written} = w.data
-            WHERE w.state = 'apply' AND w.more > 0
-        ) chosen
-        WHERE t.tableoid = chosen.place AND t.ctid = chosen.spot AND chosen.number <= chosen.more
-        """
-
-
-def _insert(table: Table) -> str:
-    names = ", ".join(table.columns)
-    values = ", ".join(f"(r).{name}" for name in table.columns)
-    source = (
-        f"SELECT before::{table.quoted} AS r FROM {table.work} WHERE state = 'apply' AND before IS NOT NULL OFFSET 0"
-        if table.keys
-        else f"SELECT data::{table.quoted} AS r FROM {table.work}, generate_series(1, -more) "
-        "WHERE state = 'apply' AND more < 0 OFFSET 0"
-    )
-    passing = "" if table.plain_insert else "ON CONFLICT DO NOTHING"
-    return f"INSERT INTO {table.quoted} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM ({source}) x {passing}"
-
-
-def _missing(table: Table) -> str:
-    """Rows that are not what they were to become: this is the verification, too."""
-    if table.keys:
-        return (
-            f"SELECT w.n FROM {table.work} w LEFT JOIN {table.quoted} t ON {table.on('t', 'w')} "
-            f"WHERE w.state = 'apply' AND {table.now} IS DISTINCT FROM w.before"
-        )
-    return f"""
-        SELECT w.n FROM {table.work} w LEFT JOIN (
-            SELECT {table.written} AS data, count(*) AS has FROM {table.quoted} t
-            WHERE {table.written} IN (SELECT data FROM {table.work}) GROUP BY 1
-        ) there USING (data)
-        WHERE w.state = 'apply' AND coalesce(has, 0) <> had - more
-        """
 
 
 REFERENCES = """

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from takeback.core.redact import redact
+from takeback.core.redact import HIDDEN, redact
 from takeback.errors import BackendError, ConflictError, RefusedError, TakebackError, UsageError
 
 if TYPE_CHECKING:
     import psycopg
 
-CONNECT_S = 10
+CONNECT_S = 5
 LOCK_MS = 5_000
 """How long an undo waits for what somebody's open transaction holds."""
 
@@ -29,7 +30,26 @@ def is_address(place: str) -> bool:
 
 def hidden(place: str) -> str:
     """An address or whatever else was given for one, without what looks like a secret."""
-    return redact(place)
+    # A password may have any character in it: all up to the last @ may be of it.
+    return redact(re.sub(r"(://[^\s/:@]*)\S*@", rf"\g<1>:{HIDDEN}@", place))
+
+
+def _parsed(dsn: str) -> dict[str, Any]:
+    """The parts of an address. What is wrong with one is not quoted: it may be a part of a password."""
+    pg = driver()
+    user, at, _ = dsn.partition("://")[2].partition("?")[0].rpartition("@")
+    try:
+        if at and ("/" in user or "@" in user):
+            raise pg.ProgrammingError("a character that must be written in another way")
+        found: dict[str, Any] = pg.conninfo.conninfo_to_dict(dsn)
+    except pg.ProgrammingError:
+        # Without its cause, which has the text of the address in it.
+        raise UsageError(
+            "that is no address of a database; nothing was done",
+            hint="postgresql://user:password@host/database, with / @ : ? # and % in a name or password written as "
+            "%2F %40 %3A %3F %23 and %25",
+        ) from None
+    return found
 
 
 def driver() -> Any:
@@ -55,7 +75,7 @@ def connect(dsn: str, *, token: str = "", autocommit: bool = False) -> psycopg.C
     """A connection, in the name of an action or of nobody, whatever the environment says."""
     pg = driver()
     with translated(dsn, "nothing was done"):
-        found = pg.conninfo.conninfo_to_dict(dsn)
+        found = _parsed(dsn)
         given = str(found.get("options") or "")
         link: psycopg.Connection[Row] = pg.connect(
             dsn,
@@ -68,8 +88,7 @@ def connect(dsn: str, *, token: str = "", autocommit: bool = False) -> psycopg.C
 
 def called(dsn: str) -> tuple[str, str]:
     """The name of the database and of its host, without user and password."""
-    with translated("", "nothing was done"):
-        found = driver().conninfo.conninfo_to_dict(dsn)
+    found = _parsed(dsn)
     return str(found.get("dbname") or found.get("user") or "postgres"), str(found.get("host") or "")
 
 
@@ -86,7 +105,7 @@ def translated(dsn: str, world: str) -> Iterator[None]:
 def as_ours(error: Any, dsn: str, world: str) -> TakebackError:
     """What to tell about an error of the driver; no secret of the address is in it."""
     pg = driver()
-    name = f"the database {called(dsn)[0]}" if dsn else "that address"
+    name = f"the database {called(dsn)[0]}"
     text = first_line(error)
     if isinstance(error, pg.errors.LockNotAvailable):
         return ConflictError(
@@ -102,9 +121,11 @@ def as_ours(error: Any, dsn: str, world: str) -> TakebackError:
     if isinstance(error, pg.errors.SerializationFailure | pg.errors.DeadlockDetected):
         return ConflictError(f"somebody else wrote to {name} at that moment; {world}", hint="try again")
     if isinstance(error, pg.OperationalError):
-        return BackendError(f"{name} cannot be reached or gave up: {text}; {world}", retryable=True)
-    if isinstance(error, pg.ProgrammingError) and not dsn:
-        return UsageError(f"that is no address of a database: {text}", hint="postgresql://host/database")
+        return BackendError(
+            f"{name} cannot be reached or gave up: {text}; {world}",
+            hint="try again when it answers; an action that wrote elsewhere is taken back by its id",
+            retryable=True,
+        )
     return BackendError(f"{name} refused: {text}; {world}")
 
 

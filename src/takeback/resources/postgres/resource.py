@@ -31,6 +31,11 @@ _FACTS = """
     GROUP BY action, schema, name, op, undone_by IS NULL, detail ->> 'did' ORDER BY min(id)
     """
 
+_OTHERS = """
+    SELECT action, detail ->> 'did' FROM takeback.statement
+    WHERE action = ANY(%s) AND op = 'other' AND undone_by IS NOT NULL ORDER BY id
+    """
+
 
 class GuardGone(BackendError):
     """The guard that captured it is not there any more."""
@@ -46,6 +51,8 @@ class Postgres:
         """`token` gives the name by which the server knows an action."""
         self._places = places
         self._token = token
+        self._done: dict[Target, Mapping[str, Any]] = {}
+        """Where not all of an action was taken back: what was."""
 
     def made_by(self, action: str) -> Sequence[Change]:
         return [change for place in self._places.living() if (change := self._made_in(place, action))]
@@ -96,6 +103,8 @@ class Postgres:
         name = change.target.name.rpartition(":")[0]
         version = change.before if back and change.before else change.after
         data = version.data or change.before.data or {}
+        if back and change.target in self._done:
+            data = {**data, **self._done[change.target]}
         # A redo brings back what was done, so it is told as it was done.
         return words.told(name, data, back=back and bool(change.before))
 
@@ -114,11 +123,21 @@ class Postgres:
     def _foreseen(self, swap: Swap, outcome: undo.Outcome) -> tuple[Do, str]:
         token = self._token(_action(swap.target))
         why = words.stays(outcome.stays.get(token, ()), outcome.others.get(token, ()))
+        self._note(swap, outcome)
         if not outcome.done and token in outcome.stays:
             return Do.CONFLICT, words.reasons(outcome.stays[token])
         if not why:
             return Do.RESTORE, ""
         return (Do.MERGE if token in outcome.touched else Do.LEAVE), why
+
+    def _note(self, swap: Swap, outcome: undo.Outcome) -> None:
+        """Remember what was done where that is not all, to tell no more than that."""
+        token = self._token(_action(swap.target))
+        self._done.pop(swap.target, None)
+        others = outcome.others.get(token, ())
+        if outcome.done and not swap.goal and (others or outcome.stays.get(token)):
+            did = [what for what in (swap.present.data or {}).get("did", ()) if what not in others]
+            self._done[swap.target] = {"tables": outcome.counts.get(token, {}), "did": did}
 
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
@@ -142,10 +161,26 @@ class Postgres:
         except TakebackError:
             unknown = f"{why}, as far as is known: the server did not answer again"
             return [_not_done(swap, Did.UNVERIFIABLE, unknown) for swap in swaps]
+        there = [swap for swap in swaps if bool(standing.get(_action(swap.target))) is forth]
         return [
-            Swapped(swap.target, Did.RESTORED, swap.goal, verified=True)
-            if bool(standing.get(_action(swap.target))) is forth
-            else _not_done(swap, Did.FAILED, why)
+            *self._at_goal(place, there),
+            *(_not_done(swap, Did.FAILED, why) for swap in swaps if swap not in there),
+        ]
+
+    def _at_goal(self, place: Place | None, swaps: Sequence[Swap]) -> list[Swapped]:
+        """What an earlier attempt committed; also then, what it had to leave is said."""
+        tokens = {self._token(_action(swap.target)): swap for swap in swaps if not swap.goal}
+        with self._session(place) as db:
+            found = rows(db, _OTHERS, [list(tokens)]) if tokens else []
+        left: dict[Target, list[str]] = {}
+        for token, did in found:
+            left.setdefault(tokens[token].target, []).append(did)
+        return [
+            Swapped(
+                swap.target, Did.MERGED, swap.goal, verified=False, why=words.stays((), left[swap.target])
+            )
+            if swap.target in left
+            else Swapped(swap.target, Did.RESTORED, swap.goal, verified=True)
             for swap in swaps
         ]
 
@@ -155,17 +190,18 @@ class Postgres:
         standing = self._standing(place, [_action(swap.target) for swap in swaps])
         there = [swap for swap in swaps if bool(standing.get(_action(swap.target))) is forth]
         rest = [swap for swap in swaps if swap not in there]
-        # What an earlier attempt committed before it was cut short is at its goal.
-        done = [Swapped(swap.target, Did.RESTORED, swap.goal, verified=True) for swap in there]
+        done = self._at_goal(place, there) if there else []
         if not rest:
             return done
         outcome = self._carry_out(place, rest, rollback, forth=forth, trial=False)
         for swap in rest:
             token = self._token(_action(swap.target))
             why = words.stays(outcome.stays.get(token, ()), outcome.others.get(token, ()))
+            self._note(swap, outcome)
             if outcome.done:
                 did = Did.MERGED if why else Did.RESTORED
-                done.append(Swapped(swap.target, did, swap.goal, verified=True, why=why))
+                whole = token not in outcome.others
+                done.append(Swapped(swap.target, did, swap.goal, verified=whole, why=why))
             else:
                 why = why or "another change of the same rollback met a conflict"
                 done.append(Swapped(swap.target, Did.CONFLICT, swap.present, verified=True, why=why))

@@ -9,6 +9,10 @@ CREATE TABLE takeback.guard (
     sees_ddl boolean NOT NULL
 );
 
+-- By this word the triggers know what we do ourselves.
+CREATE TABLE takeback.secret (word text NOT NULL);
+INSERT INTO takeback.secret VALUES (gen_random_uuid()::text);
+
 -- One row for each statement and table. `action` is what the session said it works for.
 CREATE TABLE takeback.statement (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

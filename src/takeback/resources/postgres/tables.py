@@ -46,16 +46,24 @@ class Tables:
         dropped = {s.table: s for s in statements if s.op == "drop"}
         passing = made.keys() & dropped.keys()
         roots = {s.relation for s in statements if s.op == "create" and s.table == s.relation} & passing
-        self.made = [s for oid, s in made.items() if oid not in passing]
         self.dropped = [s for oid, s in dropped.items() if oid not in passing]
-        self.rows = [
+        names = {s.detail["named"] for s in self.dropped}
+        self.replaced = [s for oid, s in made.items() if oid not in passing and s.detail["named"] in names]
+        """Made in the place of one that was dropped: they go before that one can come back."""
+        self.made = [s for oid, s in made.items() if oid not in passing and s not in self.replaced]
+        about = [
             s
             for s in statements
             if s.op not in ("alter", "other", "pruned")
             and s.relation not in roots
             and not self._is_passing(s, passing)
         ]
-        """The statements that are about rows. What came and went altogether is left out."""
+        # What came and went altogether is left out.
+        news = {s.relation for s in self.replaced if s.table == s.relation}
+        self.in_the_way = [s for s in about if s.relation in news]
+        """The statements that are about rows of those that were made in the place of others."""
+        self.rows = [s for s in about if s.relation not in news]
+        """The other statements that are about rows."""
         self.others = [s for s in statements if s.op == "other"]
         self._altered = [s for s in statements if s.op == "alter" and s.table not in passing]
         self._pruned = [s for s in statements if s.op == "pruned"]
@@ -74,7 +82,12 @@ class Tables:
                 continue  # it goes as a whole
             why = f"{s.detail['did']} cannot be taken back; how it was is kept as statement {s.id} of schema takeback"
             found.append(Trouble(s.action, s.called, "", why, firm=True))
-        taken = [s for s in self.dropped if one(self._db, "SELECT to_regclass(%s)", [s.detail["named"]])]
+        own = {self._present(s) for s in self.replaced}
+        taken = [
+            s
+            for s in self.dropped
+            if one(self._db, "SELECT to_regclass(%s)", [s.detail["named"]]) and s.detail["named"] not in own
+        ]
         why = "another table has its name now"
         found += [Trouble(s.action, s.called, "", why, firm=True) for s in taken]
         why = "what was set aside of it was pruned"
@@ -87,16 +100,21 @@ class Tables:
                 run(self._db, f"CREATE SCHEMA {one(self._db, 'SELECT quote_ident(%s)', [schema])}")
         self._carry_out("make", self.dropped)
 
-    def drop(self) -> list[Trouble]:
-        """Drop the tables that were made. Their rows are gone by now, but for those of others."""
+    def _present(self, made: Captured) -> str | None:
+        """The name of a table that was made. After an undo and a redo it is another one of that name."""
+        named: str | None = one(
+            self._db,
+            "SELECT coalesce(takeback.quoted(%s::oid), (SELECT takeback.quoted(oid) FROM pg_class "
+            "WHERE oid = to_regclass(%s) AND takeback.shape(takeback.root(oid)) = %s))",
+            [made.table, made.detail["named"], made.shape],
+        )
+        return named
+
+    def drop(self, made: Sequence[Captured]) -> list[Trouble]:
+        """Drop tables that were made. Their rows are gone by now, but for those of others."""
         found = []
-        for s in reversed(self.made):
-            # After an undo and a redo it is another table of the same name.
-            named = one(
-                self._db,
-                "SELECT coalesce(takeback.quoted(%s::oid), takeback.quoted(to_regclass(%s)::oid))",
-                [s.table, s.detail["named"]],
-            )
+        for s in reversed(made):
+            named = self._present(s)
             if named is None:
                 found.append(Trouble(s.action, s.called, "", "somebody else has dropped it", firm=True))
                 continue

@@ -10,8 +10,9 @@ import msgspec
 from takeback import faults
 from takeback.core.rollback import OnConflict
 from takeback.resources.postgres import inverse, link
-from takeback.resources.postgres.inverse import REFERENCES, SETTINGS, Inverse, Table, Trouble
+from takeback.resources.postgres.inverse import REFERENCES, SETTINGS, Found, Inverse, Table, Trouble
 from takeback.resources.postgres.link import LOCK_MS, one, rows, run
+from takeback.resources.postgres.stillness import still
 from takeback.resources.postgres.tables import Captured, Tables, captured
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Outcome(msgspec.Struct, frozen=True):
     touched: frozenset[str] = frozenset()
     others: Mapping[str, Sequence[str]] = {}
     """What is neither table nor row, and is left as it is."""
+    counts: Mapping[str, Mapping[str, Sequence[int]]] = {}
+    """How many rows of each table are, or would be, taken back: added ones, changed ones, removed ones."""
 
 
 def take_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> Outcome:
@@ -107,18 +110,34 @@ def _carry_out(db: Link, tables: Tables, actions: Sequence[str], by: str, choice
     rows(db, "SELECT set_config(%s, %s, true)", [link.SETTING, by])
     if troubles := tables.troubles():
         return Outcome(False, _by_action(troubles))
+    found = Found()
+    _take_rows(db, tables.in_the_way, actions, choice, found)
+    if found.troubles and choice is not OnConflict.KEEP:
+        return Outcome(False, _by_action(found.troubles))
+    if troubles := tables.drop(tables.replaced):
+        return Outcome(False, _by_action(troubles))
     tables.make()
-    found, troubles = _resolve(db, tables.rows)
-    if troubles:
+    _take_rows(db, tables.rows, actions, choice, found)
+    if found.troubles and not (choice is OnConflict.KEEP and found.applied):
+        return Outcome(False, _by_action(found.troubles))
+    if troubles := [*tables.drop(tables.made), *tables.finish()]:
         return Outcome(False, _by_action(troubles))
-    _lock(db, found)
-    inverted = Inverse(db, found, actions).apply(choice)
-    if inverted.troubles and not (choice is OnConflict.KEEP and inverted.applied):
-        return Outcome(False, _by_action(inverted.troubles))
-    if troubles := [*tables.drop(), *tables.finish()]:
-        return Outcome(False, _by_action(troubles))
-    whole = {s.action for s in (*tables.made, *tables.dropped)}
-    return Outcome(True, _by_action(inverted.troubles), frozenset(inverted.touched | whole), tables.stays())
+    whole = {s.action for s in (*tables.replaced, *tables.made, *tables.dropped)}
+    touched = frozenset(found.touched | whole)
+    return Outcome(True, _by_action(found.troubles), touched, tables.stays(), found.counts)
+
+
+def _take_rows(
+    db: Link, statements: Sequence[Captured], actions: Sequence[str], choice: OnConflict, found: Found
+) -> None:
+    """The inverse of what these did to rows. A table that does not fit is left alone if that was chosen."""
+    tables, troubles = _resolve(db, statements)
+    found.troubles += troubles
+    if troubles and choice is not OnConflict.KEEP:
+        return
+    _lock(db, tables)
+    with still(db, tables):
+        found.add(Inverse(db, tables, actions).apply(choice))
 
 
 def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[Table], list[Trouble]]:
@@ -136,7 +155,7 @@ def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[Table], lis
         oid = known[place]
         if oid is not None:
             groups.setdefault(oid, []).append(s.id)
-    tables = [inverse.look_up(db, oid, n, ids) for n, (oid, ids) in enumerate(sorted(groups.items()))]
+    tables = [inverse.look_up(db, oid, ids) for oid, ids in sorted(groups.items())]
     return tables, troubles
 
 

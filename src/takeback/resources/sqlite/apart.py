@@ -17,18 +17,27 @@ import msgspec
 
 from takeback.core.codec import text_of
 from takeback.errors import BackendError
-from takeback.resources.sqlite import reading, writing
+from takeback.resources.sqlite import damaged, reading, writing
 from takeback.resources.sqlite.here import descriptors
 from takeback.resources.sqlite.reading import Taken
 
 _MORE_S = 600.0
 
 
-def take(path: bytes, to: bytes) -> Taken:
+def take(path: bytes, to: bytes, wait_s: float) -> Taken:
     """See reading.take."""
     if not descriptors(path):
-        return reading.take(path, to)
-    return msgspec.convert(_elsewhere("take", path, to), Taken)
+        return reading.take(path, to, wait_s)
+    return msgspec.convert(_elsewhere("take", path, to, wait_s), Taken)
+
+
+def is_locked(path: bytes, wait_s: float) -> bool:
+    """See reading.is_locked. Not asked where the lock may be our own."""
+    try:
+        return not descriptors(path) and reading.is_locked(path, wait_s)
+    except OSError:
+        # Gone meanwhile, or nothing that we may read.
+        return False
 
 
 def put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool) -> str:
@@ -50,6 +59,13 @@ def remove(path: bytes, expected: str, scratch: bytes) -> str:
     if not descriptors(path):
         return writing.remove(path, expected, scratch)
     return str(_elsewhere("remove", path, expected, scratch))
+
+
+def replace(path: bytes, expected: str, image: bytes, mode: int, uid: int, gid: int) -> str:
+    """See damaged.replace."""
+    if not descriptors(path):
+        return damaged.replace(path, expected, image, mode, uid, gid)
+    return str(_elsewhere("replace", path, expected, image, mode, uid, gid))
 
 
 def _elsewhere(name: str, *given: Any, **named: Any) -> Any:
@@ -83,6 +99,7 @@ def _main() -> None:
         "put": writing.put,
         "move": writing.move,
         "remove": writing.remove,
+        "replace": damaged.replace,
     }
     sys.stdout.buffer.write(msgspec.msgpack.encode(functions[name](*given, **named)))
 

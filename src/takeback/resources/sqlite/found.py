@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from takeback.core.codec import digest, path_of, text_of
+from takeback.resources.sqlite.folder import folder_of, is_other, look
 from takeback.resources.sqlite.here import read_start
 from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES, is_header
 from takeback.resources.sqlite.scratch import write_private
@@ -68,25 +69,40 @@ class Found:
     def is_database(self, place: bytes) -> bool:
         """Whether there is one at a place, not behind a link."""
         try:
-            found = os.stat(place, follow_symlinks=False)
-            return _may_be(found) and is_header(read_start(place, HEADER_BYTES, found))
+            with folder_of(place) as folder:
+                name = os.path.basename(place)
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                return _may_be(found) and is_header(read_start(name, HEADER_BYTES, found, folder))
+        except OSError:
+            return False
+
+    def is_still(self, path: bytes) -> bool:
+        """Whether there is one, told without opening it where it was not touched since it was asked about."""
+        place = self.place(path)
+        try:
+            return _key(look(place)) == self.inside.get(path) or self.is_database(place)
         except OSError:
             return False
 
     def beside(self, path: bytes) -> Iterator[bytes]:
-        """What SQLite keeps beside a database."""
-        return (path + suffix for suffix in SUFFIXES) if path in self.inside else iter(())
+        """What SQLite keeps beside a database. A folder or a link of that name is none of it."""
+        for suffix in SUFFIXES if path in self.inside else ():
+            if not is_other(self.place(path + suffix)):
+                yield path + suffix
 
     def again(self) -> Iterator[bytes]:
         """Paths that have to be asked about again, for they are not as they were; and what may be beside them."""
         for path, key in list(self.inside.items()):
             try:
-                same = _key(os.stat(self.place(path), follow_symlinks=False)) == key
+                found = look(self.place(path))
             except OSError:
-                same = False
-            if not same:
+                found = None
+            if found is None or _key(found) != key:
                 yield path
-                yield from self.beside(path)
+                yield from (path + suffix for suffix in SUFFIXES)
+            if found is None or not stat.S_ISREG(found.st_mode):
+                # Nobody will ask about it as a file.
+                self.inside.pop(path, None)
 
     def holds(self, folder: bytes) -> bool:
         """Whether there are databases in a folder: files come and go beside them, and so its time does."""

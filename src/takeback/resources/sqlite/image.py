@@ -34,6 +34,8 @@ class Image(msgspec.Struct, frozen=True):
     size: int
     wal: bool
     header: bytes = b""
+    raw: bool = False
+    """The bytes of a damaged one as they are."""
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -46,6 +48,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     gid: int
     wal: bool
     header: str
+    raw: bool = False
 
 
 def is_header(data: bytes) -> bool:
@@ -57,7 +60,7 @@ def is_header(data: bytes) -> bool:
 
 
 def is_wal(header: bytes) -> bool:
-    return header[19] == _WAL
+    return header[19:20] == bytes([_WAL])
 
 
 def volatile(header: bytes) -> bytes:
@@ -96,17 +99,26 @@ def digest_of(fd: int) -> str:
 
 def version_of(image: Image, content: bytes, found: os.stat_result) -> Version:
     mode = stat.S_IMODE(found.st_mode)
-    kept = Kept(content.hex(), image.size, mode, found.st_uid, found.st_gid, image.wal, image.header.hex())
+    kept = Kept(
+        content.hex(), image.size, mode, found.st_uid, found.st_gid, image.wal, image.header.hex(), image.raw
+    )
     return Version(_id(image, mode), str(found.st_mtime_ns), msgspec.to_builtins(kept))
 
 
 def _id(image: Image, mode: int) -> str:
-    return f"{mode:o}:{'wal' if image.wal else 'journal'}:{image.digest}"
+    kind = "raw" if image.raw else "wal" if image.wal else "journal"
+    return f"{mode:o}:{kind}:{image.digest}"
 
 
 def kept_of(version: Version) -> Kept | None:
     """What is kept of a version; None where there is no database, or it could not be captured."""
     return msgspec.convert(version.data, Kept) if version.data is not None else None
+
+
+def is_raw(version: Version) -> bool:
+    """Whether a damaged one is kept."""
+    kept = kept_of(version)
+    return kept is not None and kept.raw
 
 
 def digest_in(version: Version) -> str:

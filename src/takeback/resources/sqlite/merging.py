@@ -34,6 +34,10 @@ class Images:
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
         """Apply to `mine` what leads from `base` to `goal`, or say why that cannot be."""
         kept = [kept_of(version) for version in (mine, base, goal)]
+        if any(one is not None and one.raw for one in kept):
+            return "it is damaged, so there are no rows to compare"
+        if mine and kept[0] is None:
+            return "it cannot be read now, being locked by another process or closed to this user; try again later"
         if not all(kept):
             return "it was made or removed since, or could not be captured, so there are no rows to compare"
         with self._scratch.file() as a, self._scratch.file() as b, self._scratch.file() as c:
@@ -67,6 +71,8 @@ class Images:
     def tell(self, change: Change) -> str:
         """What differs, as a person would say it; nothing where it was made or removed, or is too large."""
         before, after = kept_of(change.before), kept_of(change.after)
+        if before and after and (before.raw or after.raw):
+            return f"{change.target} ({'damaged' if after.raw else 'sound again'})"
         if before is None or after is None or max(before.size, after.size) > TOLD_BYTES_MAX:
             return ""
         key = (digest_in(change.before), digest_in(change.after))
@@ -96,7 +102,8 @@ class Images:
         """Write an image into an empty file; with its old header and mode, it is the file that it was."""
         with open(path, "r+b") as file:
             self._contents.write(bytes.fromhex(kept.content), kept.size, file.fileno(), sparse=False)
-            dress(file.fileno(), wal=wal, left_out=bytes.fromhex(kept.header) if header else b"")
+            if not kept.raw:
+                dress(file.fileno(), wal=wal, left_out=bytes.fromhex(kept.header) if header else b"")
 
 
 def _merge(mine: bytes, base: bytes, goal: bytes) -> bytes:

@@ -14,12 +14,14 @@ from takeback.core.codec import path_of, text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
-from takeback.resources.sqlite import apart, index, listing, writing
+from takeback.resources.sqlite import apart, damaged, index, listing, reading, writing
+from takeback.resources.sqlite.folder import folder_of, look
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.image import (
     SUFFIXES,
     Image,
     digest_in,
+    is_raw,
     kept_of,
     opaque,
     version_of,
@@ -27,7 +29,6 @@ from takeback.resources.sqlite.image import (
 from takeback.resources.sqlite.index import Index, Row, Seen
 from takeback.resources.sqlite.listing import Listing
 from takeback.resources.sqlite.merging import Images
-from takeback.resources.sqlite.reading import TICK_NS
 from takeback.resources.sqlite.scratch import Scratch
 
 MARKED = faults.crash_point("sqlite-marked")
@@ -91,10 +92,12 @@ class Sqlite:
         for path in self._rows.keys() - known:
             self._rows.pop(path)
             self._stated.pop(path, None)
+        # All together are waited for as long as one would be.
+        until = time.monotonic() + reading.READ_WAIT_S
         for path in sorted(known):
-            self._look_at(path)
+            self._look_at(path, until=until)
 
-    def _look_at(self, path: bytes, *, closely: bool = False) -> Version:
+    def _look_at(self, path: bytes, *, closely: bool = False, until: float | None = None) -> Version:
         """Look at one, and capture it if it is not as it was."""
         seen = self._seen(path)
         if seen is None:
@@ -105,36 +108,43 @@ class Sqlite:
         if row is not None and row.seen == seen and not row.racy and not closely:
             return row.version
         looked_ns = time.time_ns()
-        version = self._captured(path, row)
+        wait_s = reading.READ_WAIT_S if until is None else max(0.0, until - time.monotonic())
+        version = self._captured(path, row, wait_s)
         if not version:
+            self._stated.pop(path, None)
             self._rows.pop(path, None)
             return ABSENT
         # Looked at again afterwards: what was written meanwhile is found by the next look.
-        racy = self._seen(path) != seen or seen.latest_ns >= looked_ns - TICK_NS or not version.data
+        racy = self._seen(path) != seen or seen.latest_ns >= looked_ns - reading.TICK_NS or not version.data
         self._rows[path] = Row(seen, version, racy)
         return version
 
     def _seen(self, path: bytes) -> Seen | None:
         place = self.found.place(path)
-        if path not in self.found.inside and not self.found.is_database(place):
+        if not self.found.is_still(path):
             return None
         return index.seen(place, place + SUFFIXES[0], place + SUFFIXES[2])
 
-    def _captured(self, path: bytes, row: Row | None) -> Version:
+    def _captured(self, path: bytes, row: Row | None, wait_s: float) -> Version:
         """The image of a database, kept."""
         place = self.found.place(path)
         with self._scratch.file() as to:
-            taken = apart.take(place, to)
+            taken = apart.take(place, to, wait_s)
             try:
-                stat = os.stat(place, follow_symlinks=False)
-            except FileNotFoundError:
+                stat = look(place)
+            except OSError:
+                return ABSENT
+            if taken.image is None and not self.found.is_database(place):
                 return ABSENT
             if taken.image is None:
                 self._stated[path] = (
                     f"{text_of(path)} is a database that was not captured, so it cannot be put back: {taken.problem}"
                 )
                 return opaque(stat)
-            self._stated.pop(path, None)
+            if taken.image.raw:
+                self._stated[path] = f"{text_of(path)} is a database and kept as a mere file: {taken.problem}"
+            else:
+                self._stated.pop(path, None)
             content = self._content(taken.image, row, to)
         return version_of(taken.image, content, stat)
 
@@ -160,13 +170,14 @@ class Sqlite:
         return row.version if row else ABSENT
 
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
-        return {target: self._read(path_of(target.name)) for target in targets}
+        until = time.monotonic() + reading.READ_WAIT_S
+        return {target: self._read(path_of(target.name), until) for target in targets}
 
-    def _read(self, path: bytes) -> Version:
+    def _read(self, path: bytes, until: float | None = None) -> Version:
         if not self.found.is_database(self.found.place(path)):
             self._rows.pop(path, None)
             return ABSENT
-        return self._look_at(path, closely=True)
+        return self._look_at(path, closely=True, until=until)
 
     def changed_at(self, target: Target) -> int:
         """For one that is gone, its folder tells."""
@@ -219,17 +230,25 @@ class Sqlite:
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         found: dict[Target, tuple[Do, str]] = {}
+        until = time.monotonic() + reading.READ_WAIT_S
         for swap in swaps:
             goal = kept_of(swap.goal)
             if swap.goal and goal is None:
                 found[swap.target] = (Do.CONFLICT, "it could not be captured then, so it cannot be put back")
+            elif is_raw(swap.goal) and swap.present and swap.present != swap.goal:
+                found[swap.target] = (Do.CONFLICT, "it was damaged then, and is not damaged again")
             elif swap.present and kept_of(swap.present) is None:
                 why = self._stated.get(path_of(swap.target.name), "it cannot be captured now")
                 found[swap.target] = (Do.CONFLICT, why)
+            elif swap.present != swap.goal and self._is_locked(swap.target, until):
+                found[swap.target] = (Do.CONFLICT, reading.LOCKED)
             elif goal and swap.goal != swap.present and not self._is_kept(bytes.fromhex(goal.content)):
                 why = "its content is no longer kept (pruned by the limits in takeback.toml)"
                 found[swap.target] = (Do.CONFLICT, why)
         return found
+
+    def _is_locked(self, target: Target, until: float) -> bool:
+        return apart.is_locked(self.found.place(path_of(target.name)), max(0.0, until - time.monotonic()))
 
     def _is_kept(self, content: bytes) -> bool:
         return self._blobs.has(content[:DIGEST_BYTES])
@@ -237,12 +256,17 @@ class Sqlite:
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
     ) -> Sequence[Swapped]:
+        if not fresh:
+            for swap in swaps:
+                damaged.tidy(self.found.place(path_of(swap.target.name)), digest_in(swap.present))
         return [self._swapped(swap) for swap in swaps]
 
     def _swapped(self, swap: Swap) -> Swapped:
         path = path_of(swap.target.name)
         present, why = self._read(path), ""
-        with _untouched(os.path.dirname(self.found.place(path))):
+        if present and kept_of(present) is None:
+            return Swapped(swap.target, Did.CONFLICT, present, False, self._stated.get(path, writing.MOVED))
+        with _untouched(self.found.place(path)):
             if present not in (swap.goal, swap.present):
                 why = writing.MOVED
             elif present != swap.goal:
@@ -277,6 +301,11 @@ class Sqlite:
     def _write(self, path: bytes, present: Version, goal: Version) -> str:
         place, kept = self.found.place(path), kept_of(goal)
         with self._scratch.file() as image, self._scratch.file() as scratch:
+            if is_raw(present):
+                if kept is not None:
+                    self._images.fetch(kept, image, wal=kept.wal, header=True)
+                goal_is = (image, kept.mode, kept.uid, kept.gid) if kept else (b"", 0, 0, 0)
+                return apart.replace(place, digest_in(present), *goal_is)
             if kept is None:
                 return apart.remove(place, digest_in(present), scratch)
             self._images.fetch(kept, image, wal=kept.wal, header=not present)
@@ -293,33 +322,42 @@ class Sqlite:
         if kept is None:
             return
         try:
-            os.chmod(place, kept.mode)
-            os.utime(place, ns=(int(goal.stamp), int(goal.stamp)), follow_symlinks=False)
+            with folder_of(place) as folder:
+                # Not opened as a file: closing that would drop locks that this process may have on it.
+                fd = os.open(os.path.basename(place), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                os.chmod(f"/proc/self/fd/{fd}", kept.mode)
+                os.utime(f"/proc/self/fd/{fd}", ns=(int(goal.stamp), int(goal.stamp)))
+            finally:
+                os.close(fd)
         except OSError:
             # Not ours to change; that it is not as it was is found by reading it again.
             return
 
 
 @contextmanager
-def _untouched(folder: bytes) -> Iterator[None]:
+def _untouched(place: bytes) -> Iterator[None]:
     """Give a folder its time back: the files in it were put back before, and SQLite makes and removes others."""
-    before = _mtime_ns(folder)
+    try:
+        with folder_of(place) as folder:
+            before = os.fstat(folder).st_mtime_ns
+    except OSError:
+        before = 0  # there is none yet, so there is nothing to give back
     try:
         yield
     finally:
-        if before and _mtime_ns(folder) != before:
-            try:
-                os.utime(folder, ns=(before, before))
-            except PermissionError:
-                # Not ours to change: its time is then what it is, and is seen by the next look.
-                pass
+        if before:
+            _give_back(place, before)
 
 
-def _mtime_ns(folder: bytes) -> int:
+def _give_back(place: bytes, mtime_ns: int) -> None:
     try:
-        return os.stat(folder).st_mtime_ns
+        with folder_of(place) as folder:
+            if os.fstat(folder).st_mtime_ns != mtime_ns:
+                os.utime(folder, ns=(mtime_ns, mtime_ns))
     except OSError:
-        return 0
+        # Gone, or not ours to change: its time is then what it is, and is seen by the next look.
+        return
 
 
 def _is_wal(version: Version) -> bool:

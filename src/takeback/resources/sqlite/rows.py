@@ -76,10 +76,17 @@ def left(db: apsw.Connection, base: str, goal: str) -> int:
     count = 0
     for table in tables(db, goal).values():
         if _changed(db, table, base, goal):
-            joined = _beside_keys(table, "main") + _beside_keys(table, goal)
-            question = f"SELECT count(*) FROM temp.changed {joined} WHERE {_differs(table, goal)}"
-            count += int(value(db, question))
+            count += _left(db, table, goal)
     return count
+
+
+def _left(db: apsw.Connection, table: Table, goal: str) -> int:
+    joined = _beside_keys(table, "main") + _beside_keys(table, goal)
+    return int(value(db, f"SELECT count(*) FROM temp.changed {joined} WHERE {_differs(table, goal)}"))
+
+
+def _count(db: apsw.Connection, name: str) -> int:
+    return int(value(db, f"SELECT count(*) FROM main.{name}"))
 
 
 def _changed(db: apsw.Connection, table: Table, old: str, new: str) -> int:
@@ -134,9 +141,16 @@ def _move_rows(db: apsw.Connection, table: Table, base: str, goal: str) -> None:
     columns = ", ".join(map(quoted, table.every))
     chosen = f"({', '.join(map(quoted, table.key))}) IN (SELECT {keys} FROM temp.changed)"
     db.execute(f"DELETE FROM main.{name} WHERE {chosen}")
+    others = _count(db, name)
+    # Whatever the table itself would do with rows that are in the way: they are somebody's.
     db.execute(
-        f"INSERT INTO main.{name} ({columns}) SELECT {columns} FROM {quoted(goal)}.{name} WHERE {chosen}"
+        f"INSERT OR ABORT INTO main.{name} ({columns}) "
+        f"SELECT {columns} FROM {quoted(goal)}.{name} WHERE {chosen}"
     )
+    # Each row that went in is as it should be, and there are no fewer others than before: so they are the same.
+    came = int(value(db, f"SELECT count(*) FROM {quoted(goal)}.{name} WHERE {chosen}"))
+    if _count(db, name) != others + came or _left(db, table, goal):
+        raise Clash(f"the rows of both do not go together in {table.name}")
 
 
 def _move_counters(db: apsw.Connection, base: str, goal: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -79,9 +80,10 @@ class SqliteTransaction:
 class SqliteDatabases:
     """The `Databases` port for files. A relative path begins at the workspace's root."""
 
-    def __init__(self, root: Path, found: Found) -> None:
+    def __init__(self, root: Path, found: Found, excluded: Callable[[bytes], bool]) -> None:
         self._root = os.path.realpath(os.fsencode(root))
         self._found = found
+        self._excluded = excluded
 
     def prepare(self, place: str) -> str:
         path = self._resolved(place)
@@ -89,7 +91,9 @@ class SqliteDatabases:
         if found and found.st_size and not self._found.is_database(path):
             raise UsageError(f"{place} is no SQLite database; nothing was begun")
         inside = self._inside(path)
-        if inside is None:
+        if inside is None or self._is_excluded(inside):
+            # Nobody comes across it, so it is looked after by its name.
+            inside = None
             self._found.guard(path)
         return text_of(inside or path)
 
@@ -107,6 +111,14 @@ class SqliteDatabases:
     def _inside(self, path: bytes) -> bytes | None:
         above = self._root.rstrip(b"/") + b"/"
         return path[len(above) :] if path.startswith(above) else None
+
+    def _is_excluded(self, inside: bytes) -> bool:
+        """Also with a folder above it."""
+        while inside:
+            if self._excluded(inside):
+                return True
+            inside = os.path.dirname(inside)
+        return False
 
 
 def _refuse_two_libraries(place: bytes) -> None:

@@ -12,6 +12,7 @@ import apsw
 from takeback import faults
 from takeback.core.codec import text_of
 from takeback.resources.sqlite import rows
+from takeback.resources.sqlite.folder import folder_of
 from takeback.resources.sqlite.here import descriptors
 from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES
 from takeback.resources.sqlite.reading import connect, finish, pages
@@ -144,31 +145,42 @@ def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: 
 
     It has no name until it is whole: a crash leaves nothing behind.
     """
-    folder = os.path.dirname(path)
     try:
-        for suffix in SUFFIXES:
-            if os.path.lexists(path + suffix) and os.lstat(path + suffix).st_size:
-                return f"{text_of(os.path.basename(path) + suffix)} lies there, and would be read into it"
-        fd = os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
-        try:
-            with open(image, "rb") as file:
-                while data := file.read(_CHUNK_BYTES):
-                    faults.write_all(fd, data)
-            if os.geteuid() == 0:
-                os.fchown(fd, uid, gid)
-            os.fchmod(fd, mode)
-            os.utime(fd, ns=(mtime_ns, mtime_ns))
-            faults.fsync(fd)
-            faults.reach(MAKING)
-            # Given a folder, Python asks the kernel to follow the link, which is what makes it this very file.
-            os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
-        finally:
-            os.close(fd)
-        sync_folder(path)
+        with folder_of(path) as folder:
+            name = os.path.basename(path)
+            if said := _in_the_way(name, folder):
+                return said
+            fd = os.open(".", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            try:
+                with open(image, "rb") as file:
+                    while data := file.read(_CHUNK_BYTES):
+                        faults.write_all(fd, data)
+                if os.geteuid() == 0:
+                    os.fchown(fd, uid, gid)
+                os.fchmod(fd, mode)
+                os.utime(fd, ns=(mtime_ns, mtime_ns))
+                faults.fsync(fd)
+                faults.reach(MAKING)
+                # Given a folder, Python asks the kernel to follow the link, which is what makes it this very file.
+                os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=fd, dst_dir_fd=folder, follow_symlinks=True)
+            finally:
+                os.close(fd)
+            faults.fsync(folder)
     except FileExistsError:
         return "something else has its place"
     except OSError as error:
         return f"it could not be written: {error.strerror or error}"
+    return ""
+
+
+def _in_the_way(name: bytes, folder: int) -> str:
+    """What lies beside the place of a database, and would be read into it."""
+    for suffix in SUFFIXES:
+        try:
+            if os.stat(name + suffix, dir_fd=folder, follow_symlinks=False).st_size:
+                return f"{text_of(name + suffix)} lies there, and would be read into it"
+        except FileNotFoundError:
+            continue
     return ""
 
 

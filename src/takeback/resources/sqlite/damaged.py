@@ -1,0 +1,158 @@
+"""Databases that SQLite cannot read any more: kept as the bytes that they are, and replaced as files.
+
+Through SQLite nothing can be done with one. So another file takes its place, if nobody has a lock on it and it
+still is, byte by byte, what is kept of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from takeback import faults
+from takeback.core.codec import text_of
+from takeback.resources.sqlite.folder import folder_of, look, open_file
+from takeback.resources.sqlite.image import SUFFIXES, Image, digest_of
+
+_LOCKS_AT, _LOCKS = 0x40000000, 512
+"""The bytes of a file that every SQLite locks."""
+
+_CHUNK_BYTES = 1 << 20
+
+REPLACED = faults.crash_point("sqlite-replaced")
+
+
+def keep(path: bytes, to: bytes) -> Image | None:
+    """Copy one into an empty file; None where that would not be all of it."""
+    if beside(path):
+        return None
+    os.truncate(to, 0)
+    fd = open_file(path)
+    try:
+        before = _key(os.fstat(fd))
+        with open(to, "r+b") as out:
+            at = 0
+            while data := os.pread(fd, _CHUNK_BYTES, at):
+                out.write(data)
+                at += len(data)
+            out.flush()
+            image = Image(digest_of(out.fileno()), at, wal=False, raw=True)
+        return image if _key(os.fstat(fd)) == before == _key(look(path)) else None
+    finally:
+        os.close(fd)
+
+
+def replace(path: bytes, expected: str, image: bytes, mode: int, uid: int, gid: int) -> str:
+    """Put an image, or nothing where none is named, in the place of a damaged one; else say why not."""
+    if other := beside(path):
+        return f"it is damaged, and {text_of(other)} lies beside it"
+    try:
+        with folder_of(path) as folder:
+            name = os.path.basename(path)
+            fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCKS, _LOCKS_AT)
+                return _replace(fd, folder, name, expected, image, (mode, uid, gid))
+            finally:
+                os.close(fd)
+    except (BlockingIOError, PermissionError) as error:
+        return f"it is damaged, and another process has it locked, or it is not yours: {error.strerror}"
+    except OSError as error:
+        return f"it could not be written: {error.strerror or error}"
+
+
+def _replace(
+    fd: int, folder: int, name: bytes, expected: str, image: bytes, owned: tuple[int, int, int]
+) -> str:
+    new = -1
+    try:
+        if image:
+            new = _made(folder, image, *owned)
+        if not _is_still(fd, folder, name, expected):
+            return "it was changed since the plan was made"
+        old, passing = (b".%s.takeback-%s-%d" % (name, word, os.getpid()) for word in (b"old", b"new"))
+        # A second name, until it is certain that nobody wrote to it up to the last moment.
+        os.link(name, old, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        try:
+            if image:
+                # Given a folder, Python asks the kernel to follow the link, which is what makes it this very file.
+                os.link(
+                    f"/proc/self/fd/{new}", passing, src_dir_fd=new, dst_dir_fd=folder, follow_symlinks=True
+                )
+                os.rename(passing, name, src_dir_fd=folder, dst_dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
+            faults.reach(REPLACED)
+            if not _is_still(fd, folder, old, expected):
+                os.rename(old, name, src_dir_fd=folder, dst_dir_fd=folder)
+                return "it was changed since the plan was made"
+        finally:
+            for left in (passing, old):
+                _remove(left, folder)
+        faults.fsync(folder)
+    finally:
+        if new >= 0:
+            os.close(new)
+    return ""
+
+
+def tidy(path: bytes, expected: str) -> None:
+    """Remove what an attempt that was cut short left beside one: only what is known to be kept."""
+    base = b".%s.takeback-" % os.path.basename(path)
+    try:
+        with folder_of(path) as folder:
+            for name in map(os.fsencode, os.listdir(folder)):
+                is_old = name.startswith(base + b"old-")
+                if name.startswith(base + b"new-") or (is_old and _digest(name, folder) == expected):
+                    _remove(name, folder)
+    except FileNotFoundError:
+        return  # its folder is gone, with all that was in it
+
+
+def _digest(name: bytes, folder: int) -> str:
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return digest_of(fd)
+    finally:
+        os.close(fd)
+
+
+def _is_still(fd: int, folder: int, name: bytes, expected: str) -> bool:
+    """Whether this name is that of the open file, and its bytes are what is expected."""
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return _key(os.fstat(fd)) == _key(found) and digest_of(fd) == expected
+
+
+def _remove(name: bytes, folder: int) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+
+
+def _made(folder: int, image: bytes, mode: int, uid: int, gid: int) -> int:
+    """A file without a name, with what an image holds."""
+    fd = os.open(".", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    with open(image, "rb") as file:
+        while data := file.read(_CHUNK_BYTES):
+            faults.write_all(fd, data)
+    if os.geteuid() == 0:
+        os.fchown(fd, uid, gid)
+    os.fchmod(fd, mode)
+    faults.fsync(fd)
+    return fd
+
+
+def beside(path: bytes) -> bytes:
+    """A log or a journal, which would belong to it."""
+    for suffix in (SUFFIXES[0], SUFFIXES[2]):
+        try:
+            if look(path + suffix).st_size:
+                return path + suffix
+        except FileNotFoundError:
+            continue
+    return b""
+
+
+def _key(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
