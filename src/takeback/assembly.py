@@ -232,10 +232,10 @@ class Assembly:
             ),
         )
 
-    @property
+    @cached_property
     def foresight(self) -> Foresight:
-        """What commands would do here. Made anew each time: whoever asks next may have another home."""
-        return Foresight(self.root, config.home_folder(), config.here)
+        """What commands would do here."""
+        return Foresight(self.root, config.home_folder, config.here)
 
     def _judging(self) -> Judging:
         """The rules, for one run."""

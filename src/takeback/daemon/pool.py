@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -43,6 +44,9 @@ class Warm:
         workspace, self.workspace = self.workspace, None
         if workspace is not None:
             workspace.close()
+            del workspace
+            gc.unfreeze()
+            gc.collect()
 
 
 class Pool:
@@ -102,6 +106,9 @@ class Pool:
             with workspace.lock.held():
                 workspace.tracker.marks()
             warm.stand = stand_of(workspace)
+            # What is known of a large tree stays. The collector would go through all of it again and again.
+            gc.collect()
+            gc.freeze()
         except BaseException as error:  # noqa: BLE001 - it is told to whoever waits
             warm.failed = error
             warm.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from takeback.core import events as e
@@ -23,19 +24,20 @@ class Foresight:
     def __init__(
         self,
         root: str | os.PathLike[str],
-        home: str | os.PathLike[str],
+        home: str | os.PathLike[str] | Callable[[], Path],
         here: Callable[[], str] = os.getcwd,
     ) -> None:
-        """`here` is asked for each command: the folder from which it is meant."""
+        """`here`, the folder from which a command is meant, is asked for each one; so is `home`, if it can be."""
         self._root = os.path.realpath(root)
-        self._home = os.fspath(home)
+        self._home = home
         self._here = here
 
     def judge(self, command: str | Sequence[str]) -> Judgement:
         """A line as a shell would read it; or a program with its arguments. It is meant from where we are."""
         from takeback.commands.judge import classify
 
-        return classify(command, root=self._root, cwd=self._here(), home=self._home, real=real_path)
+        home = os.fspath(self._home() if callable(self._home) else self._home)
+        return classify(command, root=self._root, cwd=self._here(), home=home, real=real_path)
 
     def __call__(self, command: str | Sequence[str]) -> str:
         """Why a command cannot be taken back, in words; empty where it is not known to be one of these."""
