@@ -7,45 +7,46 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from takeback.agents.dialects import Dialect, dialect
-from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+from takeback.agents.event import SILENT, Answer, Decision, Event, Kind
 from takeback.errors import TakebackError
 
-# What needs no record. A question that comes in addition to a call is answered there.
-IDLE = (Kind.IGNORED, Kind.GATE, Kind.SESSION, Kind.AGENT_BEGIN)
+# What begins nothing: there is something to say about it only where somebody was at work already.
+IDLE = (Kind.GATE, Kind.SESSION, Kind.AGENT_BEGIN)
 
 
-def handle(agent: str, data: bytes, env: Mapping[str, str], *, blocks: bool = True) -> Answer:
+def handle(agent: str, data: bytes, env: Mapping[str, str]) -> Answer:
     """Record an event, and give the answer. A call that cannot be protected is refused, or allowed with a warning."""
     speech = dialect(agent)
     event = speech.read(data, env)
     if event.kind is Kind.UNREADABLE:
         warning = f"Takeback could not read what {agent} told it ({event.why}), so this was not protected."
         return speech.answer(event, Decision(warning=warning))
-    if event.kind in IDLE:
+    if event.kind is Kind.IGNORED:
         return SILENT
     try:
-        return speech.answer(event, _follow(agent, event))
+        return _follow(agent, speech, event)
     except Exception as error:  # noqa: BLE001 - whatever it is, the agent has to be told: it would go on unprotected
-        return _unprotected(speech, event, error, blocks=blocks)
+        from takeback.agents import unprotected
+
+        return unprotected.answer(speech, event, error)
 
 
-def _follow(agent: str, event: Event) -> Decision:
+def _follow(agent: str, speech: Dialect, event: Event) -> Answer:
     from takeback import config
+    from takeback.agents import unprotected
     from takeback.agents.following import Following
     from takeback.opening import find_root, open_workspace
     from takeback.storage.registry import Registry
 
-    root = find_root(event.root or event.cwd or ".", Registry(config.state_home()))
+    registry = Registry(config.state_home())
+    root = find_root(event.root or event.cwd or ".", registry)
+    if event.kind in IDLE and not registry.knows(root):
+        return SILENT
     with open_workspace(root, watching=False) as opened:
-        return Following(agent, opened).tell(event)
-
-
-def _unprotected(speech: Dialect, event: Event, error: Exception, *, blocks: bool) -> Answer:
-    hint = f" ({error.hint})" if isinstance(error, TakebackError) and error.hint else ""
-    why = f"Takeback cannot protect this: {str(error) or type(error).__name__}{hint}"
-    if blocks and event.kind is Kind.BEGIN:
-        return speech.answer(event, Decision(do=Do.DENY, reason=why, warning=why))
-    return speech.answer(event, Decision(warning=why))
+        try:
+            return speech.answer(event, Following(agent, opened).tell(event))
+        except Exception as error:  # noqa: BLE001 - as above; now it is known what the settings want
+            return unprotected.answer(speech, event, error, opened)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

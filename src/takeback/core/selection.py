@@ -47,12 +47,37 @@ def last_rollback(history: History) -> Selection:
     return Selection((), ())
 
 
-def of_ids(history: History, wanted_ids: Iterable[str], wanted: Filter = any_target) -> Selection:
-    """What these actions, steps and runs did."""
+def of_ids(
+    history: History, wanted_ids: Iterable[str], wanted: Filter = any_target, agent: str = ""
+) -> Selection:
+    """What these actions, steps and runs did; or what one agent did in them."""
     actions: list[str] = []
     for id in wanted_ids:
         actions.extend(actions_of(history, id))
+    if agent:
+        actions = [id for id in actions if is_by(history.actions[id], agent)]
     return of_actions(history, actions, wanted)
+
+
+def of_agent(history: History, agent: str, wanted: Filter = any_target) -> Selection:
+    """What an agent did in the last run in which something of it still stands."""
+    every = [action for action in history.actions.values() if action.is_tool]
+    if not any(is_by(action, agent) for action in every):
+        known = sorted({action.actor for action in every if action.actor})
+        raise UsageError(
+            f"no agent {agent!r} has done anything here; nothing was taken back",
+            hint=f"these have: {', '.join(known[:8])}" if known else "`takeback log` lists what was done",
+        )
+    for action in reversed(every):
+        if is_by(action, agent) and any(wanted(entry.target) for entry in history.live(action.id)):
+            run = history.runs.get(action.stream)
+            return of_ids(history, [run.id] if run else [action.id], wanted, agent)
+    return Selection((), ())
+
+
+def is_by(action: Action, agent: str) -> bool:
+    """Whether it is this agent's: by its whole name, or by a part, as `Explore` of `claude-code:Explore:a1`."""
+    return agent == action.actor or agent in action.actor.split(":")
 
 
 def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Selection:
