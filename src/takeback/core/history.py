@@ -198,10 +198,8 @@ class History:
         self._move(record, lifecycle.STEP, step, f"step {step.id}")
 
     def _action_began(self, record: Record, event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> None:
-        kind, name = _called(event)
-        action = Action(
-            record.id, kind, name, record.stream, getattr(event, "actor", ""), record.at_us, event
-        )
+        by = getattr(event, "actor", "")
+        action = Action(record.id, *_called(event), record.stream, by, record.at_us, event)
         self.actions[action.id] = self._unended[action.id] = action
         if action.is_rollback:
             self.rollbacks.append(action.id)

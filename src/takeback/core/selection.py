@@ -54,9 +54,19 @@ def of_ids(
     actions: list[str] = []
     for id in wanted_ids:
         actions.extend(actions_of(history, id))
+    actions = inside(history, actions)
     if agent:
         actions = [id for id in actions if is_by(history.actions[id], agent)]
     return of_actions(history, actions, wanted)
+
+
+def inside(history: History, actions: Iterable[str]) -> list[str]:
+    """These actions with all that happened inside of them, in whichever run."""
+    chosen = dict.fromkeys(actions)
+    for action in history.actions.values():  # what is inside of another one began after it
+        if action.is_tool and getattr(action.began, "parent", "") in chosen:
+            chosen[action.id] = None
+    return list(chosen)
 
 
 def of_agent(history: History, agent: str, wanted: Filter = any_target) -> Selection:
@@ -97,7 +107,7 @@ def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Sel
 
 def of_run(history: History, run: str, position: int) -> Selection:
     """What a run did after a position of the journal, and the actions that began after it."""
-    actions = [history.actions[id] for id in history.runs[run].actions]
+    actions = [history.actions[id] for id in inside(history, history.runs[run].actions)]
     later = [a for a in actions if a.is_tool and (a.seq > position or any(m.seq > position for m in a.made))]
     chosen = of_actions(history, [action.id for action in later])
     entries = tuple(entry for entry in chosen.entries if entry.seq > position)
