@@ -106,9 +106,9 @@ def test_an_answer_that_is_lost_is_given_again(desk: Path, tb: Workspace) -> Non
     given = {"hook_event_name": "UserPromptSubmit", "session_id": client.session, "cwd": str(desk)}
     given |= {"prompt_id": "p2", "prompt": "go on"}
     code = (
-        "import os, signal, sys; from takeback import faults; from takeback.agents import hook\n"
+        "import os, signal, sys; from takeback import faults; from takeback.agents import once\n"
         f"faults.set_hook(lambda name: name == {telling.TOLD!r} and os.kill(os.getpid(), signal.SIGKILL))\n"
-        "hook.main(['claude-code'])"
+        "once.main(["claude-code"])"
     )
     killed = subprocess.run(
         [sys.executable, "-c", code],
