@@ -108,7 +108,7 @@ def test_an_answer_that_is_lost_is_given_again(desk: Path, tb: Workspace) -> Non
     code = (
         "import os, signal, sys; from takeback import faults; from takeback.agents import once\n"
         f"faults.set_hook(lambda name: name == {telling.TOLD!r} and os.kill(os.getpid(), signal.SIGKILL))\n"
-        "once.main(["claude-code"])"
+        "once.main(['claude-code'])"
     )
     killed = subprocess.run(
         [sys.executable, "-c", code],
