@@ -15,7 +15,7 @@ import msgspec
 from takeback.core import ids
 from takeback.core.change import Change, Target
 
-EVENTS_VERSION = 3
+EVENTS_VERSION = 4
 
 
 class Effect(StrEnum):
@@ -142,6 +142,8 @@ class RunReturned(_Base, frozen=True, tag="run-returned"):
 class StepBegan(_Base, frozen=True, tag="step-began"):
     name: str
     parent: str = ""
+    ref: str = ""
+    """What it is known by elsewhere, as the prompt of an agent that it answers."""
 
 
 class StepEnded(_Base, frozen=True, tag="step-ended"):
