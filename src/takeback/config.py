@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -86,6 +87,18 @@ def names_state_home() -> bool:
 def home_folder() -> Path:
     """The user's own home folder, which is not protected as a whole by accident."""
     return Path(os.path.realpath(os.path.expanduser("~")))
+
+
+def named_folder(variable: str) -> Path | None:
+    """The folder that a variable names, if it is set: other programs let their users move their settings by one."""
+    named = os.environ.get(variable) if variable else ""
+    return Path(named) if named else None
+
+
+def environment_with(more: Mapping[str, str]) -> dict[str, str]:
+    """What a process that we start is given: all of ours but what Takeback says of us, and this."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TAKEBACK_")}
+    return ours | dict(more)
 
 
 def parent_action() -> str:

@@ -15,7 +15,7 @@ import msgspec
 from takeback.core import ids
 from takeback.core.change import Change, Target
 
-EVENTS_VERSION = 3
+EVENTS_VERSION = 4
 
 
 class Effect(StrEnum):
@@ -303,6 +303,8 @@ class ConfigAccepted(_Base, frozen=True, tag="config-accepted"):
 
     version: str
     actor: str = ""
+    path: str = "takeback.toml"
+    """Which file. Since version 4; before that there was but one."""
 
 
 class Item(_Base, frozen=True, tag=False):
