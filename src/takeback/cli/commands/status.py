@@ -6,6 +6,7 @@ import os
 
 import click
 
+from takeback.agents import tampering
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
@@ -47,8 +48,11 @@ def command(session: Session) -> None:
             _settle(workspace)
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
+        tampered = tampering.warnings(workspace)
+        workspace.notices += tampered
     if session.json:
-        return session.data({"protected": True, "root": str(workspace.root), **_data(history, waiting)})
+        known = {"protected": True, "root": str(workspace.root), "warnings": tampered}
+        return session.data(known | _data(history, waiting))
     for line in _lines(str(workspace.root), history, waiting):
         session.line(line)
 
