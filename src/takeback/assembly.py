@@ -236,14 +236,14 @@ class Assembly:
             ),
         )
 
-    @cached_property
+    @property
     def foresight(self) -> Foresight:
-        """What commands would do here."""
-        return Foresight(self.root, config.home_folder())
+        """What commands would do here. Made anew each time: whoever asks next may have another home."""
+        return Foresight(self.root, config.home_folder(), config.here)
 
     def _judging(self) -> Judging:
         """The rules, for one run."""
-        return Judging(self.settings.rules, self.root, self.settings.tools, self.foresight)
+        return Judging(self.settings.rules, self.root, self.settings.tools, self.foresight, config.here)
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""

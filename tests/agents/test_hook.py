@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from takeback.agents import hook
+from takeback.agents import hook, once
 from takeback.agents.dialects import dialect
 from takeback.agents.event import SILENT, Event, Kind
 from takeback.opening import open_workspace
@@ -165,5 +165,5 @@ def test_what_cannot_be_read_is_told(project: Path) -> None:
 
 
 def test_wrong_use_is_no_refusal(capfd: pytest.CaptureFixture[str]) -> None:
-    assert hook.main([]) == 1
+    assert once.main([]) == 1
     assert "usage: takeback-hook AGENT" in capfd.readouterr().err

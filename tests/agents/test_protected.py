@@ -28,7 +28,7 @@ def desk_with_hook(folder: Path, agent: str) -> clients.Desk:
     stories.begin(desk.project)
     program = folder / "bin/takeback-hook"
     program.parent.mkdir()
-    run = shlex.join([sys.executable, "-m", "takeback.agents.hook"])
+    run = shlex.join([sys.executable, "-m", "takeback.agents.once"])
     program.write_text(f'#!/bin/sh\nPYTHONPATH={installing.ROOT / "src"} PYTHONSAFEPATH=1 exec {run} "$@"\n')
     program.chmod(0o755)
     desk.more["TAKEBACK_HOME"] = str(folder / "state")

@@ -24,9 +24,11 @@ BACKGROUND, ALONE = "background", "alone"
 class Following:
     """One event after the other, each perhaps in a process of its own."""
 
-    def __init__(self, agent: str, opened: workspace.Workspace) -> None:
+    def __init__(self, agent: str, opened: workspace.Workspace, *, pid: int = 0) -> None:
+        """`pid` is the agent's own process, where it is known."""
         self._agent = agent
         self._workspace = opened
+        self._pid = pid
 
     def tell(self, event: Event) -> Decision:
         """Record what an event says, and decide what the agent is answered."""
@@ -85,7 +87,11 @@ class Following:
     def _session(self, event: Event) -> Session:
         actor = f"{self._agent}:{event.actor}" if event.actor else self._agent
         return self._workspace.session(
-            self._agent, key=_key(self._agent, event), actor=actor, session=event.session
+            self._agent,
+            key=_key(self._agent, event),
+            pid=self._pid,
+            actor=actor,
+            session=event.session,
         )
 
     def _open(self, event: Event, actor: str) -> Iterator[tuple[Action, str, str]]:

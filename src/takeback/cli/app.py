@@ -43,6 +43,7 @@ COMMANDS = {
     "guard": "Make what is written to a PostgreSQL database something that can be taken back",
     "workflow": "Keep work of several steps safe over restarts",
     "monitor": "Watch for workflows that nobody works on any more",
+    "daemon": "Look after the process that makes events of agents fast",
     "completion": "Print the completion script of a shell",
 }
 """Each command and its help line, known without importing it: the command line starts faster."""

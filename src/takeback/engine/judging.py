@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,11 +25,13 @@ class Judging:
         root: str | os.PathLike[str],
         short: Mapping[str, str],
         foresee: Foresee | None = None,
+        here: Callable[[], str] = os.getcwd,
     ) -> None:
         self._rules = rules
         self._root = os.path.realpath(root)
         self._short = short
         self._foresee = foresee
+        self._here = here
         self._called = Counter[str]()
         self._by_effect: dict[tuple[str, Effect], Ruling] = {}
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
@@ -55,7 +57,7 @@ class Judging:
                 self._by_effect[name, effect] = ruling
             return ruling
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
-        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee)
+        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee, self._here())
         found = judge_call(self._rules, name, effect, given, ground, earlier=self._called[name])
         self._called[name] += 1
         return Ruling(found.do.value, found.rule, found.why, found.how)
