@@ -163,12 +163,12 @@ def test_hooks_that_an_action_took_out(desk: Desk) -> None:
     assert any("were taken out by" in one["said"] for one in report["machine"])
 
 
-def test_state_that_cannot_be_written(desk: Desk) -> None:
-    desk.do("install", "codex", "--user")
-    desk.home.mkdir(exist_ok=True)
+def test_state_that_cannot_be_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(desk.user))
+    desk.home.mkdir()
     desk.home.chmod(0o500)
     try:
-        done = bound(desk, "doctor", "--json", code=3)
+        done = bound(desk, "doctor", "--json", code=4)
     finally:
         desk.home.chmod(0o700)
     assert "cannot be written" in done.stdout

@@ -8,11 +8,13 @@ import click
 import msgspec
 
 from takeback import config
+from takeback._version import __version__
 from takeback.agents import doctor, presence, tampering
 from takeback.agents.doctor import Examined, Finding, State
-from takeback.agents.doctor.finding import problem
+from takeback.agents.doctor.finding import ok, problem, warning
 from takeback.agents.doctor.machine import examine_machine
-from takeback.cli.session import Session, TakebackCommand, paint
+from takeback.cli.session import Session, TakebackCommand, paint, sized
+from takeback.daemon import control
 from takeback.errors import BackendError, RefusedError
 from takeback.opening import find_root, find_workspace
 from takeback.storage.registry import Registry
@@ -58,10 +60,27 @@ def command(ctx: click.Context, session: Session, agent: str) -> None:
 def _machine() -> list[Finding]:
     workspace = find_workspace(".")
     if workspace is None:
-        return examine_machine(config.state_home(), None)
+        return [*examine_machine(config.state_home(), None), _daemon()]
     with workspace:
         tampered = [problem("hooks", said, "") for said in tampering.warnings(workspace)]
-        return [*tampered, *examine_machine(config.state_home(), workspace)]
+        return [*tampered, *examine_machine(config.state_home(), workspace), _daemon()]
+
+
+def _daemon() -> Finding:
+    """Nothing depends on it, so nothing of it is a problem."""
+    try:
+        found = control.status(config.state_home())
+    except BackendError as error:
+        return warning("daemon", error.message, error.hint or "takeback daemon stop")
+    if found is None:
+        return ok("daemon", "not running; the next event of an agent starts it")
+    if found.version != __version__:
+        return warning(
+            "daemon", f"it is of Takeback {found.version}, this is {__version__}", "takeback daemon stop"
+        )
+    return ok(
+        "daemon", f"process {found.pid}, {sized(found.memory_bytes)} of memory, {found.events:,} events"
+    )
 
 
 def _data(findings: Iterable[Finding]) -> list[object]:
