@@ -105,10 +105,14 @@ class Assembly:
 
     def accept_config(self) -> None:
         """Let the settings that an action wrote take effect."""
-        timeline = self.history.timeline(CONFIG)
-        if timeline:
-            self.ledger.append([e.ConfigAccepted(timeline[-1].change.after.id, config.actor())])
+        self.accept(CONFIG)
         self.__dict__.pop("settings", None)
+
+    def accept(self, target: Target) -> None:
+        """A human has seen what an action wrote there, and wants it so."""
+        if self.history.untrusted_since(target):
+            latest = self.history.timeline(target)[-1].change.after
+            self.ledger.append([e.ConfigAccepted(latest.id, config.actor(), target.name)])
 
     @cached_property
     def store(self) -> PackStore:

@@ -104,6 +104,18 @@ def home_folder() -> Path:
     return Path(os.path.realpath(_variable("HOME") or os.path.expanduser("~")))
 
 
+def named_folder(variable: str) -> Path | None:
+    """The folder that a variable names, if it is set: other programs let their users move their settings by one."""
+    named = _variable(variable) if variable else ""
+    return Path(named) if named else None
+
+
+def environment_with(more: Mapping[str, str]) -> dict[str, str]:
+    """What a process that we start is given: all of ours but what Takeback says of us, and this."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TAKEBACK_")}
+    return ours | dict(more)
+
+
 def parent_action() -> str:
     """The action inside which this process runs, if any."""
     return _variable("TAKEBACK_ACTION")

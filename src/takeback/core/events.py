@@ -305,6 +305,8 @@ class ConfigAccepted(_Base, frozen=True, tag="config-accepted"):
 
     version: str
     actor: str = ""
+    path: str = "takeback.toml"
+    """Which file. Since version 4; before that there was but one."""
 
 
 class Item(_Base, frozen=True, tag=False):
