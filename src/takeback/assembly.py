@@ -28,7 +28,9 @@ from takeback.resources.calls.resource import Calls as CallsResource
 from takeback.resources.files import deltas
 from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder, workflow_folders
+from takeback.resources.files.outside import Outside
 from takeback.resources.files.resource import Files, file_text, tree_of
+from takeback.resources.files.survey import Limits, Surveyor
 from takeback.resources.git.resource import Git
 from takeback.resources.memory import Memory as MemoryResource
 from takeback.resources.postgres import link
@@ -162,10 +164,22 @@ class Assembly:
         return Sqlite(self.state, found, self.store, contents, generation=self._generation)
 
     @cached_property
+    def _outside(self) -> Outside:
+        contents = StoredContents(self.store)
+        return Outside(
+            self.state,
+            self.store,
+            contents,
+            claimed=self._sqlite.found.claimed_outside,
+            generation=self._generation,
+            progress=self._progress,
+        )
+
+    @cached_property
     def observed(self) -> list[Observed]:
         """What is looked at before and after each action, in the order in which it is taken back."""
         # Files last: what the others write into folders does not stay as a folder's time.
-        return [self._sqlite, self.git, self.files]
+        return [self._sqlite, self.git, self.files, self._outside]
 
     @cached_property
     def lock(self) -> WorkspaceLock:
@@ -182,6 +196,7 @@ class Assembly:
             self.state.name,
             told=self._told,
             attributed=[Postgres(self.postgres, self._token)],
+            named=self._outside,
         )
 
     @cached_property
@@ -235,11 +250,18 @@ class Assembly:
     @cached_property
     def foresight(self) -> Foresight:
         """What commands would do here."""
-        return Foresight(self.root, config.home_folder())
+        surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside)
+        return Foresight(self.root, config.home_folder(), surveyor)
+
+    def _limits_outside(self) -> Limits:
+        given = self.settings.outside
+        return Limits(given.capture, given.max_files, given.max_bytes)
 
     def _judging(self) -> Judging:
         """The rules, for one run."""
-        return Judging(self.settings.rules, self.root, self.settings.tools, self.foresight)
+        return Judging(
+            self.settings.rules, self.root, self.settings.tools, self.foresight, self.foresight.survey_of
+        )
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""

@@ -57,6 +57,7 @@ class Following:
             call_id=self._call_id(session, event),
             effect="none" if event.delegates else "",
             ref=_ref(how, event.actor, event.prompt),
+            paths=event.paths,
         )
         if isinstance(begun, Denied):
             return Decision(do=Do.DENY, reason=str(begun))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -137,11 +137,13 @@ class Seam:
         check: Function | None = None,
         parent: str = "",
         ref: str = "",
+        paths: Sequence[str] = (),
     ) -> Action | Denied | Ask:
         """Say that a tool is about to run. Unless it is denied or asked about, that is durable now.
 
         What changes until its end belongs to it. A call_id that was begun already gives the same action.
-        `parent` is the call_id of an action inside which this one happens.
+        `parent` is the call_id of an action inside which this one happens. `paths` are files that it is going to
+        write, where its arguments do not tell: those outside the workspace are captured too.
         """
         text_of("the name of an action", name)
         if not text_of("the call_id of an action", call_id):
@@ -170,6 +172,7 @@ class Seam:
                 session=place.session,
                 ref=ref,
                 process=place.process,
+                paths=tuple(paths),
             )
         )
 
