@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import platformdirs
@@ -46,12 +46,22 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     keep_checkpoints: Count = 10_000
 
 
+class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """Coding agents that are followed through their hooks."""
+
+    autopilot: bool = False
+    """Nobody watches: what cannot be taken back is refused instead of asked for."""
+    when_unprotected: Literal["block", "warn"] = "block"
+    """What becomes of a call that cannot be recorded."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """takeback.toml. Every part may be missing."""
 
     files: FilesConfig = FilesConfig()
     store: StoreConfig = StoreConfig()
     rules: Rules = Rules()
+    agents: AgentsConfig = AgentsConfig()
     tools: dict[str, ToolTarget] = {}
     """Short names of tools, for plans and rules: a name to package.module:function."""
 

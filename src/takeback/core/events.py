@@ -142,6 +142,8 @@ class RunReturned(_Base, frozen=True, tag="run-returned"):
 class StepBegan(_Base, frozen=True, tag="step-began"):
     name: str
     parent: str = ""
+    ref: str = ""
+    """What it is known by elsewhere, as the prompt of an agent that it answers."""
 
 
 class StepEnded(_Base, frozen=True, tag="step-ended"):
