@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from takeback.agents.following import of_prompt
 from takeback.agents.settings import apply
 from takeback.opening import open_workspace
 from tests.world.cli import Workspace
@@ -66,11 +65,8 @@ def test_a_session_is_taken_back_call_by_call_prompt_by_prompt_and_whole(agent: 
     # One prompt, with what a subagent did for it.
     with open_workspace(desk.project, home=tmp_path / "state", watching=False) as tb:
         first, second = (run for run in tb.history.runs.values())
-        prompts = {
-            str(getattr(tb.history.actions[id].began, "ref", "")).split("\t")[2] for id in second.actions
-        }
-        ids = [id for prompt in prompts for id in of_prompt(tb, agent, second.began.session, prompt)]
-        assert tb.undo(*ids).verdict == "clean"
+        (prompt,) = second.steps
+        assert tb.undo(prompt).verdict == "clean"
         assert seen(desk.project) == with_mine
 
         # All of a session. What the human did in between stays.

@@ -17,6 +17,7 @@ from takeback.workspace import CONFIG, Workspace
 
 OPEN_MAX = 8
 TURN_WAIT_S = 30.0
+UNUSED_S = 600.0
 
 PLACES = 3
 Stand = tuple[object, ...]
@@ -50,7 +51,7 @@ class Warm:
 
 
 class Pool:
-    """The open workspaces. The one that was not used for longest is closed where there are too many."""
+    """The open workspaces. Where there are too many, or others are in use, what was not used for long is closed."""
 
     def __init__(
         self, opened: Callable[[Path], Workspace], *, open_max: int = OPEN_MAX, wait_s: float = TURN_WAIT_S
@@ -75,11 +76,10 @@ class Pool:
             assert warm.workspace is not None
             yield warm.workspace
             warm.stand = stand_of(warm.workspace)
-        except (UsageError, ConflictError):
-            raise
-        except BaseException:
-            # Opened anew the next time: it may have seen half of something.
-            warm.close()
+        except BaseException as error:
+            if not isinstance(error.__cause__ or error, (UsageError, ConflictError)):
+                # Opened anew the next time: it may have seen half of something.
+                warm.close()
             raise
         finally:
             warm.used_s = time.monotonic()
@@ -149,7 +149,9 @@ class Pool:
     def _close_some(self) -> None:
         with self._guard:
             least_used = sorted(self._warm.items(), key=lambda pair: pair[1].used_s)
-            surplus = least_used[: max(0, len(least_used) - self._open_max)]
+            since = time.monotonic() - UNUSED_S
+            unused = sum(warm.used_s < since for _, warm in least_used[:-1])
+            surplus = least_used[: max(unused, len(least_used) - self._open_max)]
             for root, warm in surplus:
                 if warm.turn.acquire(blocking=False):
                     try:
@@ -163,7 +165,7 @@ def stand_of(workspace: Workspace) -> Stand:
     """What an open workspace rests on: these very folders, this journal, these settings, accepted or not."""
     history = workspace.ledger.history
     untrusted = history.untrusted_since(CONFIG)
-    return (*places_of(workspace), history.config_accepted, untrusted.seq if untrusted else 0)
+    return (*places_of(workspace), history.accepted.get(config.FILE), untrusted.seq if untrusted else 0)
 
 
 def places_of(workspace: Workspace) -> Stand:
