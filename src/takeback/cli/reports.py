@@ -8,6 +8,7 @@ from collections.abc import Callable
 import click
 
 from takeback.cli.session import Session, ago, paint, plural, shortened
+from takeback.core.events import Did
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
 from takeback.core.subjects import Run
@@ -61,6 +62,9 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
     called = ", ".join(_called(history, id) for id in report.of)
     nothing = "nothing of " if report.grouped() and not report.achieved else ""
     what = f"what {called} took back" if report.kind == "redo" else called
+    if report.kind == "redo" and not report.grouped() and _all_kept(history, report):
+        session.line(f"Brought back nothing: {called} had kept everything. It can be taken back again.")
+        return _code(report)
     session.line(f"{titles[report.kind]} {nothing}{what}")
     if not report.grouped():
         session.line("  everything was as before already")
@@ -75,6 +79,12 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
         session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
     _print_close(session, report)
     return _code(report)
+
+
+def _all_kept(history: History, report: RollbackReport) -> bool:
+    """Whether what a redo brings back had left everything as it was."""
+    rollbacks = [history.actions[id] for id in report.of if id in history.actions]
+    return all(item.did is Did.KEPT for rollback in rollbacks for item in rollback.items)
 
 
 def _only_a_part(history: History, report: RollbackReport) -> Run | None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from takeback.cli.session import ago, iso, plural, shortened, until
-from takeback.cli.views import counted, is_folder, run_data, taken_back, what_run
+from takeback.cli.views import counted, is_folder, run_data, taken_back, undone, what_run
 from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
@@ -49,8 +49,8 @@ def waits_for_a_decision(history: History, run: Run) -> bool:
         return True
     if run.life is not Life.INTERRUPTED:
         return False
-    undone = taken_back(history, run.actions, "taken back") == "taken back"
-    return not undone and bool(run.began.key or any(history.live(id) for id in run.actions))
+    gone = taken_back(history, run.actions, "taken back") == "taken back"
+    return not gone and bool(run.began.key or any(history.live(id) for id in run.actions))
 
 
 # How to go on
@@ -199,8 +199,8 @@ def call_line(workspace: Workspace, history: History, action: Action) -> str:
         return f"{text}  in doubt: {action.why}"
     if action.life not in (Life.DONE, Life.SETTLED):
         return f"{text}  {action.life}{': ' + action.why if action.why else ''}"
-    if history.is_undone(action.id):
-        text += "  taken back"
+    if word := undone(history, action.id):
+        text += f"  {word}"
     value = result_of(workspace, action)
     return f"{text}  gave {short(value)}" if value is not None else text
 
@@ -260,8 +260,8 @@ def _part(title: str, chosen: tuple[int, list[T]], line: Callable[[T], str]) -> 
 
 
 def _step_life(history: History, run: Run, step: Step) -> str:
-    undone = ", taken back" if history.is_undone(step.body) else ""
-    return f"{step.life}{undone}  {step_changed(history, run, step)}".rstrip()
+    word = undone(history, step.body)
+    return f"{step.life}{', ' + word if word else ''}  {step_changed(history, run, step)}".rstrip()
 
 
 def changes_of_step(history: History, run: Run, step: Step) -> list[Change]:

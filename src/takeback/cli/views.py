@@ -11,9 +11,9 @@ import msgspec
 from takeback.cli.session import iso, plural, shortened
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
-from takeback.core.history import SETTLING, History
+from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Action, Checkpoint, Run, Step
+from takeback.core.subjects import SETTLING, Action, Checkpoint, Run, Step
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
 from takeback.engine.wording import call_text, named
@@ -84,9 +84,8 @@ def _named(history: History, action: Action) -> str:
 
 
 def what_step(history: History, step: Step) -> str:
-    body = [step.body] if step.body else []
-    undone = "taken back" if history.is_undone(step.body) else taken_back(history, body, "taken back")
-    return _noted(f"step {shortened(step.name, 55)}", [_ENDINGS.get(step.life, ""), undone])
+    notes = [_ENDINGS.get(step.life, ""), undone(history, step.body)]
+    return _noted(f"step {shortened(step.name, 55)}", notes)
 
 
 def what_run(history: History, run: Run) -> str:
@@ -99,17 +98,27 @@ def _noted(name: str, notes: list[str]) -> str:
 
 
 def taken_back(history: History, actions: Iterable[str], word: str) -> str:
-    """Whether all that was done has been taken back, or a part of it, or nothing."""
+    """Whether all that was done has been taken back, or a part of it, or nothing; or whether an undo kept it."""
     every = list(actions)
     left = sum(len(history.live(id)) for id in every)
-    if left == sum(len(history.entries(id)) for id in every):
+    settled = sum(len(history.entries(id)) for id in every) - left
+    if not settled:
         return ""
-    return f"partly {word}" if left else word
+    kept = sum(len(history.kept(id)) for id in every)
+    if kept == settled:
+        word = "kept"
+    return f"partly {word}" if left or 0 < kept < settled else word
+
+
+def undone(history: History, action: str) -> str:
+    """The same for one action, also where it had changed nothing."""
+    word = taken_back(history, [action], "taken back") if action in history.actions else ""
+    return word or ("taken back" if history.is_undone(action) else "")
 
 
 def is_taken_back(history: History, action: Action) -> bool:
     """Whether all that it did has been taken back."""
-    return bool(action.changes) and not history.live(action.id)
+    return bool(action.changes) and taken_back(history, [action.id], "taken back") == "taken back"
 
 
 def is_worth_a_row(run: Run) -> bool:
@@ -130,6 +139,7 @@ def action_data(history: History, action: Action) -> dict[str, Any]:
         "state": action.life.value,
         "taken_back": is_taken_back(history, action),
         "partly_taken_back": taken_back(history, [action.id], "").startswith("partly"),
+        "kept": taken_back(history, [action.id], "") == "kept",
         "changes": len({change.target for change in action.changes}),
     }
     if isinstance(began, ActionBegan):
