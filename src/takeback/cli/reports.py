@@ -18,6 +18,7 @@ from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
 
 NAMES_SHOWN = 8
+BY_HAND = "; by hand: "
 _NOTHING = {
     "undo": "Nothing to take back.",
     "redo": "Nothing to bring back.",
@@ -156,13 +157,19 @@ def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
     for did, targets in report.grouped():
         told = [target for target in targets if whys[target]]
         plain = [t for t in targets if t not in told]
-        lines = [f"{said[target]}: {whys[target]}" for target in told]
+        lines = [line for target in told for line in _told(said[target], whys[target])]
         if plain:
             names = ", ".join(said[target] for target in plain[:NAMES_SHOWN])
             more = f" and {len(plain) - NAMES_SHOWN:,} more" if len(plain) > NAMES_SHOWN else ""
             lines.append(names + more)
         groups.append((_WOULD_DO.get(did, did) if report.preview else did, lines))
     return groups
+
+
+def _told(name: str, why: str) -> list[str]:
+    """What is to be said of one target; a command for it has a line of its own, to be copied."""
+    why, by_hand, command = why.partition(BY_HAND)
+    return [f"{name}: {why}", *([f"  by hand: {command}"] if by_hand else [])]
 
 
 def _print_close(session: Session, report: RollbackReport) -> None:
@@ -178,7 +185,7 @@ def _print_close(session: Session, report: RollbackReport) -> None:
         count = plural(len(remaining), f"{noun} is", f"{noun}s are")
         click.echo(f"Incomplete: {count} not as before.", err=True)
         for item in remaining[:NAMES_SHOWN]:
-            click.echo(f"  {item.target.said}: {item.why or item.did}", err=True)
+            click.echo(f"  {item.target.said}: {item.why.partition(BY_HAND)[0] or item.did}", err=True)
 
 
 def _code(report: RollbackReport) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,10 +20,18 @@ from takeback.core.values import view
 from takeback.engine.calls import in_doubt
 from takeback.engine.replay import State
 from takeback.engine.wording import call_text, is_call, short
-from takeback.errors import ContentGone
+from takeback.errors import ContentGone, RunBusy
 from takeback.workspace import Workspace
 
 T = TypeVar("T")
+
+
+def settle(workspace: Workspace) -> None:
+    """Find out what is true now of what a crash left open; not while somebody is at work."""
+    if workspace.history.open_actions() or workspace.history.open_runs():
+        with suppress(RunBusy):
+            workspace.recover()
+
 
 # What a run has done
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -17,6 +18,7 @@ from takeback.core.subjects import SETTLING, Action, Checkpoint, Run, Step
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
 from takeback.engine.wording import call_text, named
+from takeback.resources.git.words import MINOR
 
 NOUNS = {
     "files": ("file", "files"),
@@ -28,6 +30,8 @@ NOUNS = {
     "calls": ("call", "calls"),
 }
 
+
+_FOLLOWS = re.compile(MINOR)
 
 _ENDINGS = {
     Life.OPEN: "unfinished",
@@ -43,12 +47,18 @@ _ENDINGS = {
 
 def counted(changes: Iterable[Change]) -> str:
     """`9 files, 1 ref`. Folders count where nothing in them does."""
-    every = list(changes)
+    every = telling(changes)
     plain = [change for change in every if not is_folder(change)] or every
     counts = Counter(
         "folders" if is_folder(c) else c.target.resource for c in {c.target: c for c in plain}.values()
     )
     return ", ".join(plural(n, *NOUNS.get(name, (name, name))) for name, n in sorted(counts.items()))
+
+
+def telling(changes: Iterable[Change]) -> list[Change]:
+    """What a person wants to hear of: not what git writes along with it, unless that is all there is."""
+    every = list(changes)
+    return [c for c in every if c.target.resource != "git" or not _FOLLOWS.search(c.target.name)] or every
 
 
 def is_folder(change: Change) -> bool:
@@ -65,7 +75,7 @@ def what(history: History, action: Action) -> str:
     """What an action was, with how it ended where that is worth a word."""
     if action.kind == "outside":
         plain = [change for change in action.changes if not is_folder(change)] or action.changes
-        names = sorted(str(change.target) for change in plain)
+        names = sorted(str(change.target) for change in telling(plain))
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     notes = [_ENDINGS.get(action.life, ""), "in doubt" if in_doubt(history, action) else ""]
     if action.life is Life.DONE and any(i.did not in SETTLING or not i.verified for i in action.items):

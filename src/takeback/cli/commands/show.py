@@ -28,6 +28,7 @@ from takeback.cli.views import (
     checkpoint_data,
     is_worth_a_row,
     run_data,
+    telling,
     what,
     what_step,
     who,
@@ -161,7 +162,7 @@ def _lines_of_run(history: History, run: Run) -> list[str]:
 
 
 def _changes(workspace: Workspace, changes: Sequence[Change], most: int) -> list[str]:
-    shown = changes[:most] if most else changes
+    shown = telling(changes)[:most] if most else changes
     lines = [f"  {workspace.tell(change) or f'{verb(change):9}{change.target}'}" for change in shown]
     if len(shown) < len(changes):
         lines.append(f"  … {plural(len(changes) - len(shown), 'more change')}; --all lists them")

@@ -9,6 +9,7 @@ import click
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
+    settle,
     standing_data,
     standing_lines,
     waits_for_a_decision,
@@ -21,9 +22,7 @@ from takeback.core.ids import seq_of
 from takeback.core.lifecycle import Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import SETTLING, Action, Approval, Run
-from takeback.errors import RunBusy
 from takeback.opening import find_workspace
-from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
 IDS_SHOWN = 3
@@ -43,22 +42,13 @@ def command(session: Session) -> None:
     session.opened.append(workspace)
     find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
     with workspace:
-        if workspace.history.open_actions() or workspace.history.open_runs():
-            _settle(workspace)
+        settle(workspace)
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
     if session.json:
         return session.data({"protected": True, "root": str(workspace.root), **_data(history, waiting)})
     for line in _lines(str(workspace.root), history, waiting):
         session.line(line)
-
-
-def _settle(workspace: Workspace) -> None:
-    """Say what is true now of what a crash left open; not while somebody is at work."""
-    try:
-        workspace.recover()
-    except RunBusy:
-        return
 
 
 def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
