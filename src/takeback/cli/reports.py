@@ -19,6 +19,7 @@ from takeback.workspace import Workspace
 
 NAMES_SHOWN = 8
 BY_HAND = "; by hand: "
+HIDDEN = "whether it changed anything is not known, for its database cannot be reached"
 _NOTHING = {
     "undo": "Nothing to take back.",
     "redo": "Nothing to bring back.",
@@ -56,6 +57,8 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
         session.line(
             f"An earlier {report.kind} had been cut short. It is finished now; nothing else was done."
         )
+    for id in report.passed:
+        session.line(f"Passed over {_called(history, id)}: {HIDDEN}.")
     if report.verdict is Verdict.NOTHING and not report.items:
         session.line(_NOTHING[report.kind])
         return 0

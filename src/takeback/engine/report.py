@@ -86,6 +86,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     finished_earlier: bool = False
     choices: tuple[str, ...] = ()
     """What `--on-conflict` can be where it stopped, so that it would not stop again; nothing for a restore."""
+    passed: tuple[str, ...] = ()
+    """Later actions that may have changed something where nobody can look now, and that were passed over."""
 
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
@@ -132,7 +134,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
             "preview": self.preview,
             "finished_earlier": self.finished_earlier,
             "items": [item.data() for item in self.items],
-        }
+        } | ({"passed_over": list(self.passed)} if self.passed else {})
 
 
 def of_plan(

@@ -20,7 +20,7 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
-from takeback.engine import deeds, restoring
+from takeback.engine import deeds, restoring, unseen
 from takeback.engine.calls import Calls, left_standing
 from takeback.engine.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
@@ -64,12 +64,13 @@ class Rollbacks:
             if finished:
                 return finished
             history = self.ledger.history
+            passed: tuple[str, ...] = ()
             if to:
                 chosen = select.after(history, to, wanted)
             elif wanted_ids:
                 chosen = select.of_ids(history, wanted_ids, wanted)
             else:
-                chosen = select.last_action(history, wanted)
+                chosen, passed = unseen.last(history, wanted, self._seen)
             self._refuse_open(chosen)
             plan = self._plan(chosen, on_conflict, wanted)
             choices = self._choices(plan, chosen, wanted)
@@ -80,7 +81,7 @@ class Rollbacks:
             )
             if not preview:
                 end_taken_back(self.tracker, chosen.actions)
-            return report
+            return msgspec.structs.replace(report, passed=passed)
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""
@@ -179,11 +180,12 @@ class Rollbacks:
     # The plan
 
     def _plan(self, chosen: Selection, on_conflict: OnConflict, wanted: Filter = any_target) -> Plan:
+        chosen, hidden = unseen.without(chosen, self._seen)
         plan = plan_rollback(
             self.ledger.history, chosen, self._seen, on_conflict=on_conflict, divisible=self._is_divisible
         )
         plan = self._foresee(self._merge(plan))
-        return msgspec.structs.replace(plan, items=(*plan.items, *self._left(plan, wanted)))
+        return msgspec.structs.replace(plan, items=(*plan.items, *hidden, *self._left(plan, wanted)))
 
     def _choices(self, plan: Plan, chosen: Selection, wanted: Filter = any_target) -> tuple[str, ...]:
         """What a user can choose where a plan would stop: each is tried, and only what helps is offered."""
