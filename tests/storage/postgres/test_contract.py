@@ -1,0 +1,17 @@
+"""The journal in PostgreSQL keeps every sentence of the port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from takeback.ports import Journal
+from takeback.testing.journal_contract import DurableJournalContract
+from tests.storage.postgres.world import opened
+
+
+@pytest.mark.usefixtures("server")
+class TestPostgresJournal(DurableJournalContract):
+    def open(self, where: Path) -> Journal:
+        return opened(where)
