@@ -29,8 +29,8 @@ class Servers:
             found = guard.find(db)
             if found is None:
                 raise UsageError(
-                    f"the database {addresses.called(place)[0]} is not under guard, so what is written there could not "
-                    "be taken back; nothing was begun",
+                    f"the database {addresses.called(place)[0]} is not under guard, so what is written there could "
+                    "not be taken back; nothing was begun",
                     hint="`takeback guard ADDRESS` guards it",
                 )
             known = self._places.find(found.id)

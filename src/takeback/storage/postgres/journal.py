@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,16 +26,15 @@ from takeback.core.record import Record
 from takeback.errors import BackendError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
-from takeback.storage import forks
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
 from takeback.storage.postgres import loose, statements
 from takeback.storage.postgres.anchoring import Anchoring
 from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_lost
 from takeback.storage.postgres.group import Sealed, View, Waiting, keys_of, seal, streams_of
-from takeback.storage.postgres.link import Address
+from takeback.storage.postgres.link import BUSY_S, Address
 from takeback.storage.postgres.notify import Bell
-from takeback.storage.postgres.patience import Patience
+from takeback.storage.postgres.session import Session
 from takeback.storage.rows import Batch, Stored, missing, record_of
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BUSY_S = 10.0
 PATIENCE_S = 15.0
 """How long a server that went away is waited for."""
 GROUP_MAX = 256
@@ -74,27 +72,18 @@ class PostgresJournal:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.address = Address(dsn, busy_s=busy_s)
-        self.workspace = workspace
         self._anchoring = Anchoring(anchor)
         self.anchor = self._anchoring.file
         self._clock = clock or SystemClock()
-        self._patience_s = patience_s
-        self._error = driver().Error
-        # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
-        self.lock = threading.RLock()
         self._queue: deque[Waiting] = deque()
-        self._is_busy = False
-        self._is_closed = False
-        self._db: Db | None = None
-        self._id = 0
         self._view: View | None = None
         self._doubt: Sealed | None = None
         self._loose: list[Sealed] = []
         self._rivalry = 0
         self._bell = Bell(self.address, workspace)
         self._waiting = threading.Lock()
-        self._ask(lambda _: None)
-        forks.watch(self)
+        self._session = Session(self.address, workspace, patience_s, self._renewed)
+        self._session.open()
 
     # Appending
 
@@ -113,7 +102,7 @@ class PostgresJournal:
         reach(BEFORE_BEGIN)
         self._queue.append(waiting)
         try:
-            with self.lock:
+            with self._session.lock:
                 while not waiting.is_done:
                     self._lead()
         except BaseException:
@@ -130,7 +119,7 @@ class PostgresJournal:
 
     def _lead(self) -> None:
         """Commit what is in the queue, for everybody who waits there."""
-        with self._using():
+        with self._session.using():
             group = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_MAX))]
             if len(self._loose) >= LOOSE_MAX:
                 group[0].durable = True
@@ -142,26 +131,26 @@ class PostgresJournal:
                         waiting.error, waiting.is_done = error, True
             except BaseException:
                 # An interrupt is for this thread alone. What was under way stays in doubt for the next.
-                self._let_go()
+                self._session.let_go()
                 self._queue.extendleft(reversed([waiting for waiting in group if not waiting.is_done]))
                 raise
 
     def _carry(self, group: Sequence[Waiting]) -> None:
         """Bring a group to the server, whatever happens to the connection, once."""
-        patience = Patience(self._patience_s)
+        patience = self._session.patience()
         is_held = self._doubt is not None or self._rivalry > 0
         self._rivalry = max(0, self._rivalry - 1)
         while True:
             try:
-                db = self._connection()
+                db = self._session.connection()
                 if is_held:
                     self._hold(db, group)
                     return
                 if self._try(db, group):
                     return
-            except self._error as error:
+            except self._session.error as error:
                 if is_lost(error):
-                    self._let_go()
+                    self._session.let_go()
                     if not patience.again():
                         raise explain(error, self.address.name, self._world(group)) from error
                 elif is_held or not _is_known_key(error):
@@ -206,7 +195,7 @@ class PostgresJournal:
             with self._doubting(sealed):
                 statements.commit(db)
         except BaseException:
-            self._roll_back(db)
+            self._session.roll_back(db)
             raise
         self._finish(sealed)
 
@@ -216,7 +205,7 @@ class PostgresJournal:
         self._doubt = sealed
         try:
             yield
-        except self._error as error:
+        except self._session.error as error:
             if not is_lost(error):
                 self._doubt = None
             raise
@@ -257,24 +246,24 @@ class PostgresJournal:
             return self._records(max(0, after), end, stream)
         seen = min(max(0, after), statements.HIGHEST)
         return self._records(
-            self._ask(lambda db: statements.count_at(db, self._id, stream, seen)), end, stream
+            self._session.ask(lambda db: statements.count_at(db, self._id, stream, seen)), end, stream
         )
 
     def get(self, seq: int) -> Record | None:
-        row = self._ask(lambda db: statements.get(db, self._id, seq))
+        row = self._session.ask(lambda db: statements.get(db, self._id, seq))
         return record_of(row) if row else None
 
     def find(self, key: str) -> tuple[Record, ...]:
-        return self._ask(lambda db: statements.find(db, self._id, key))
+        return self._session.ask(lambda db: statements.find(db, self._id, key))
 
     def head(self, stream: str | None = None) -> Head:
-        return self._ask(lambda db: statements.head(db, self._id, stream))
+        return self._session.ask(lambda db: statements.head(db, self._id, stream))
 
     def check(self) -> Iterator[Finding]:
         # The anchor first: it is then never ahead of what is read after it, whoever appends meanwhile.
         anchored, findings = self._anchoring.read(is_needed=self.head().count > 0)
         yield from findings
-        noted, last = self.head().count, self._ask(lambda db: statements.last(db, self._id))
+        noted, last = self.head().count, self._session.ask(lambda db: statements.last(db, self._id))
         if last < noted:
             yield Finding(
                 "database", f"{noted} events are noted, and the last that is there is event {last}", last
@@ -284,8 +273,6 @@ class PostgresJournal:
     def wait(self, after: int, timeout_s: float) -> bool:
         """Whether there is an event after this one, as soon as there is; False when the time is up."""
         with self._waiting:
-            if self._is_closed:
-                raise _closed()
             return self._bell.wait(after, timeout_s)
 
     def _records(self, at: int, end: int, stream: str | None) -> Iterator[Record]:
@@ -308,111 +295,45 @@ class PostgresJournal:
             at = rows[-1][0]
 
     def _page(self, at: int, end: int, stream: str | None) -> list[Stored]:
-        return self._ask(lambda db: statements.page(db, self._id, at, end, stream))
+        return self._session.ask(lambda db: statements.page(db, self._id, at, end, stream))
 
-    def _ask(self, work: Callable[[Db], T]) -> T:
-        """Ask the server something, again where the connection is lost: asking changes nothing."""
-        patience = Patience(self._patience_s)
-        with self._using():
-            while True:
-                try:
-                    return work(self._connection())
-                except self._error as error:
-                    lost = is_lost(error)
-                    if lost:
-                        self._let_go()
-                    if not lost or not patience.again():
-                        raise explain(error, self.address.name, "Nothing was changed") from error
-                except BaseException:
-                    self._let_go()  # an interrupt may leave an answer behind that nobody asks for
-                    raise
+    # Coming and going
 
-    # The connection
+    def _renewed(self, db: Db) -> None:
+        """A new connection: what was known may be old, and what was not durable may be gone."""
+        self._view = None
+        if self._loose:
+            statements.lock(db, self._id)
+            loose.restore(db, self._id, self._loose)
+            statements.commit(db)
+            self._loose.clear()
 
-    @contextmanager
-    def _using(self) -> Iterator[None]:
-        """For one thread at a time, and once."""
-        with self.lock:
-            if self._is_busy:
-                raise BackendError(
-                    "this thread is in the middle of using the journal. Nothing was recorded",
-                    hint="a signal handler should not use the journal; let it set a flag",
-                    retryable=True,
-                )
-            self._is_busy = True
-            try:
-                yield
-            finally:
-                self._is_busy = False
-
-    def _connection(self) -> Db:
-        if self._is_closed:
-            raise _closed()
-        if self._db is None:
-            db = self.address.connect()
-            try:
-                self._id = statements.workspace(db, self.workspace)
-                if self._loose:
-                    self._restore(db)
-            except BaseException:
-                db.close()
-                raise
-            self._db = db
-        return self._db
-
-    def _restore(self, db: Db) -> None:
-        statements.lock(db, self._id)
-        loose.restore(db, self._id, self._loose)
-        statements.commit(db)
-        self._loose.clear()
-
-    def _roll_back(self, db: Db) -> None:
-        try:
-            statements.roll_back(db)
-        except self._error:
-            self._let_go()  # which ends the transaction, too
-
-    def _let_go(self) -> None:
-        db, self._db, self._view = self._db, None, None
-        if db is not None:
-            db.close()
+    @property
+    def _id(self) -> int:
+        return self._session.id
 
     def sync(self) -> None:
         if self._loose:
-            self._ask(lambda db: statements.touch(db, self._id))
+            self._session.ask(lambda db: statements.touch(db, self._id))
             self._loose.clear()
             self._anchoring.add([], durable=True)
         self.anchor.sync()
 
     def close(self) -> None:
-        with self.lock:
-            if self._is_closed:
+        with self._session.lock:
+            if self._session.is_closed:
                 return
-            forks.unwatch(self)
             try:
                 self.sync()
             except BackendError:
                 # The server is gone. What it has not made durable stays out of the anchor, as after a crash.
                 self.anchor.sync()
             finally:
-                self._is_closed = True
-                self._let_go()
+                self._session.close()
                 self._bell.close()
                 self.anchor.close()
-
-    def hold_still(self) -> None:
-        """For `forks`: a connection does not go over into a child."""
-        self.lock.acquire()
-        self._let_go()
-
-    def go_on(self) -> None:
-        self.lock.release()
 
 
 def _is_known_key(error: BaseException) -> bool:
     """Whether a key was used before, which whoever holds the row finds out about."""
     return isinstance(error, driver().errors.UniqueViolation)
-
-
-def _closed() -> UsageError:
-    return UsageError("the journal is closed; nothing was recorded")

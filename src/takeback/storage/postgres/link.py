@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     Db = psycopg.Connection[tuple[Any, ...]]
 
+BUSY_S = 10.0
 CONNECT_S = 5
 SILENCE_S = 15
 """After so long without an answer from the other machine a connection counts as lost."""
@@ -32,7 +33,7 @@ _SETTINGS = (
 class Address:
     """Where a store is. It may hold a password, so it is never shown whole."""
 
-    def __init__(self, dsn: str, *, busy_s: float) -> None:
+    def __init__(self, dsn: str, *, busy_s: float = BUSY_S) -> None:
         self._dsn = dsn
         self._busy_s = busy_s
         database, host = called(dsn)
@@ -40,6 +41,13 @@ class Address:
 
     def __repr__(self) -> str:
         return f"<Address {self.name}>"
+
+    def check(self) -> None:
+        """Whether one could work with it. Raises BackendError with what is wrong."""
+        try:
+            self.connect().close()
+        except driver().Error as error:
+            raise explain(error, self.name) from error
 
     def connect(self) -> Db:
         """A new connection, with the tables seen to. Raises what the driver raises where it is worth another try."""

@@ -39,13 +39,14 @@ _FIND = b"SELECT id FROM takeback_store.workspaces WHERE name = %s"
 _MAKE = b"INSERT INTO takeback_store.workspaces (name) VALUES (%s) ON CONFLICT DO NOTHING"
 _HEAD = b"SELECT count, digest FROM takeback_store.workspaces WHERE id = %s"
 _LAST = b"SELECT max(seq) FROM takeback_store.events WHERE workspace = %s"
-_STREAM_HEAD = b"SELECT n, digest FROM takeback_store.events WHERE workspace = %s AND stream = %s ORDER BY n DESC LIMIT 1"
+_OF_STREAM = b"FROM takeback_store.events WHERE workspace = %s AND stream = %s "
+_STREAM_HEAD = b"SELECT n, digest " + _OF_STREAM + b"ORDER BY n DESC LIMIT 1"
 _STREAM_HEADS = (
     b"SELECT s.stream, e.n, e.digest FROM unnest(%s::text[]) AS s(stream) CROSS JOIN LATERAL ("
     b" SELECT n, digest FROM takeback_store.events WHERE workspace = %s AND stream = s.stream"
     b" ORDER BY n DESC LIMIT 1) AS e"
 )
-_STREAM_AT = b"SELECT n FROM takeback_store.events WHERE workspace = %s AND stream = %s AND seq <= %s ORDER BY n DESC LIMIT 1"
+_STREAM_AT = b"SELECT n " + _OF_STREAM + b"AND seq <= %s ORDER BY n DESC LIMIT 1"
 _DIGESTS = b"SELECT seq, digest FROM takeback_store.events WHERE workspace = %s AND seq > %s ORDER BY seq"
 _TOUCH = b"UPDATE takeback_store.workspaces SET count = count WHERE id = %s"
 _WAIT = (
