@@ -49,6 +49,7 @@ def texts(journal: PostgresJournal) -> list[str]:
 
 def size_of(far: PostgresJournal, proxy: Proxy, kind: str, other: PostgresJournal | None) -> dict[str, int]:
     """How many bytes an append takes in each direction."""
+    before = dict(proxy.passed)
     for turn in range(8):  # prepared by then, so that every later one is alike
         prepare(turn, other)
         before = dict(proxy.passed)
@@ -140,8 +141,10 @@ def test_a_server_that_stays_away_is_reported(proxy: Proxy, tmp_path: Path) -> N
     say(journal, "before")
     proxy.refuse = True
     proxy.cut()
+    with pytest.raises(BackendError, match=r"cannot be reached.*not known whether it was recorded"):
+        say(journal, "sent into the void")
     with pytest.raises(BackendError, match=r"cannot be reached.*Nothing was recorded") as caught:
-        say(journal, "during")
+        say(journal, "never sent")
     assert caught.value.retryable
     with pytest.raises(BackendError, match="cannot be reached"):
         journal.head()

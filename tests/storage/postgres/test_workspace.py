@@ -96,7 +96,8 @@ def test_settings_do_not_lead_a_history_astray(root: Path) -> None:
     (root / config.FILE).write_text('[store]\nstore = "postgresql://127.0.0.1:1/nowhere"\n')
     with takeback.open(root) as tb:
         assert not isinstance(tb.journal, PostgresJournal)
-        assert any("stays where it was begun" in notice for notice in (tb.settings and tb.notices))
+        assert tb.settings.store.store
+        assert any("stays where it was begun" in notice for notice in tb.notices)
     with pytest.raises(UsageError, match="kept on this machine"):
         takeback.open(root, store=dsn())
 
