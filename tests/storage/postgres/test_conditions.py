@@ -63,8 +63,8 @@ def test_a_role_that_may_only_read_reads(server: Server, tmp_path: Path) -> None
     assert other.head().count == 1
     with pytest.raises(BackendError, match=r"cannot be written to.*Nothing was recorded"):
         append(other)
+    (tmp_path / "new").mkdir()
     with pytest.raises(BackendError, match="cannot be written to"):
-        (tmp_path / "new").mkdir()
         opened(tmp_path / "new", reader)
     other.close()
     ask(dsn, "DROP OWNED BY reader")
@@ -74,7 +74,7 @@ def test_a_role_that_may_only_read_reads(server: Server, tmp_path: Path) -> None
 def test_a_database_that_may_only_be_read(server: Server, tmp_path: Path) -> None:
     dsn = server.make(schema="")
     opened(tmp_path, dsn).close()
-    journal = opened(tmp_path, dsn + "&options=-c%20default_transaction_read_only=on")
+    journal = opened(tmp_path, dsn + "&options=-c%20default_transaction_read_only%3Don")
     with pytest.raises(BackendError, match="read-only"):
         append(journal)
     assert journal.head().count == 0

@@ -21,6 +21,7 @@ MIGRATING = crash_point("journal-migrating")
 # Any number that nobody else takes for a lock of theirs; this one says "TAKE" and "STOR".
 _LOCK = 0x54414B4553544F52
 _VERSION = b"SELECT version FROM takeback_store.format"
+_IS_THERE = b"SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'takeback_store' AND tablename = 'format')"
 _MAKE = (
     b"CREATE SCHEMA takeback_store; "
     b"CREATE TABLE takeback_store.format (version integer NOT NULL); "
@@ -38,7 +39,8 @@ def prepare(db: Db, name: str) -> None:
 
 def _version(db: Db) -> int:
     """The format of the tables; -1 where there are none."""
-    row = db.execute(b"SELECT to_regclass('takeback_store.format') IS NOT NULL").fetchone()
+    # Asked of the catalogue itself: a lookup by name may answer from what this session knew before.
+    row = db.execute(_IS_THERE).fetchone()
     found = db.execute(_VERSION).fetchone() if row and row[0] else None
     return int(found[0]) if found else -1
 
