@@ -141,6 +141,8 @@ def test_settings_that_lack_something(desk: Desk) -> None:
     desk.do("install", "claude-code")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"disableAllHooks": True}))
     assert "run no hooks" in found(desk.doctor(code=3))["hooks"]
+    path.write_text("// mine\n" + settings.install("claude-code", "", "takeback-hook claude-code"))
+    assert "comments, and the agent ignores" in found(desk.doctor(code=4))["hooks"]
     path.write_text("{")
     assert "not valid JSON at line 1" in found(desk.doctor(code=3))["hooks"]
 

@@ -128,7 +128,14 @@ def test_hooks_that_stand_in_the_shared_settings_are_not_doubled(desk: Desk) -> 
 
 
 @pytest.mark.parametrize(
-    "text, why", [("{ not json", "line 1"), ('{"hooks": []}', "no object"), ("[]", "no JSON object")]
+    "text, why",
+    [
+        ('// mine\n{"version": 1}\n', "comments"),
+        ('{"version": 1,}\n', "a comma before"),
+        ("{ not json", "line 1"),
+        ('{"hooks": []}', "no object"),
+        ("[]", "no JSON object"),
+    ],
 )
 def test_settings_that_cannot_be_read_are_left_alone(text: str, why: str, desk: Desk) -> None:
     path = desk.settings("cursor")

@@ -83,6 +83,8 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
             yield problem("hooks", f"{one.name} does not tell us of {', '.join(one.missing)}", again)
         else:
             yield ok("hooks", f"complete in {one.name}")
+        if why := settings.unread(agent, one.text):
+            yield problem("hooks", f"{one.name}: {why}", "take that out")
         if one.text and settings.switched_off(agent, one.text):
             yield problem("hooks", f"{one.name} tells the agent to run no hooks", "take that setting out")
     if len(found) > 1:
