@@ -55,11 +55,23 @@ class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """What becomes of a call that cannot be recorded."""
 
 
+class OutsideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """What is captured of the paths outside the workspace that a command names, for one action.
+
+    Zero means no limit.
+    """
+
+    capture: bool = True
+    max_files: Count = 10_000
+    max_bytes: Count = 256 * 2**20
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """takeback.toml. Every part may be missing."""
 
     files: FilesConfig = FilesConfig()
     store: StoreConfig = StoreConfig()
+    outside: OutsideConfig = OutsideConfig()
     rules: Rules = Rules()
     agents: AgentsConfig = AgentsConfig()
     tools: dict[str, ToolTarget] = {}
