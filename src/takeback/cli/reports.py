@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from takeback.engine.foreseeing import leaves_something
 from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
+
+if TYPE_CHECKING:
+    from takeback.agents.conversation import Fork
 
 NAMES_SHOWN = 8
 _NOTHING = {
@@ -31,23 +35,38 @@ _WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kep
 
 
 def answer(
-    session: Session, workspace: Workspace, do: Callable[[], RollbackReport], *, last: bool = False
+    session: Session,
+    workspace: Workspace,
+    do: Callable[[], RollbackReport],
+    *,
+    last: bool = False,
+    forking: bool = False,
 ) -> int:
-    """Do a rollback, print what came of it, and return the exit code. `last`: nobody said what is to be undone."""
+    """Do a rollback, print what came of it, and return the exit code.
+
+    `last`: nobody said what is to be undone. `forking`: conversations are to go on from before it.
+    """
     try:
         report = do()
     except ConflictError as error:
         return _print_stopped(session, error, workspace.history)
     except RollbackIncomplete as error:
         report = error.report
-    return print_report(session, workspace.history, report, last=last)
+    return print_report(session, workspace.history, report, last=last, forking=forking)
 
 
-def print_report(session: Session, history: History, report: RollbackReport, *, last: bool = False) -> int:
+def print_report(
+    session: Session, history: History, report: RollbackReport, *, last: bool = False, forking: bool = False
+) -> int:
     """Print a report and return the exit code that goes with it."""
     run = _only_a_part(history, report) if last else None
+    talks = _conversations(history, report)
+    forking = forking and not report.preview
     if session.json:
-        more = {"part_of": run.id} if run else {}
+        more: dict[str, object] = {"part_of": run.id} if run else {}
+        if talks:
+            made = [talk.make() if forking else None for talk in talks]
+            more["conversations"] = [t.data() | {"forked": new} for t, new in zip(talks, made, strict=True)]
         session.data(report.data() | more | {"stays": _staying(history, report)})
         return _code(report)
     if report.finished_earlier:
@@ -74,7 +93,18 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
         name = shortened(run.began.name, 40)
         session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
     _print_close(session, report)
+    for talk in talks:
+        since = "from before it" if talk.exact else "with all that was said"
+        new = f"claude --resume {talk.make()}" if forking else str(talk)
+        session.line(f"The conversation {since}, in a copy:  {new}")
     return _code(report)
+
+
+def _conversations(history: History, report: RollbackReport) -> list[Fork]:
+    """How the agents' conversations can go on from before what was taken back."""
+    from takeback.agents.conversation import forks
+
+    return forks(history, report.of) if report.kind == "undo" and report.achieved else []
 
 
 def _only_a_part(history: History, report: RollbackReport) -> Run | None:
