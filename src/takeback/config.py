@@ -55,11 +55,23 @@ class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """What becomes of a call that cannot be recorded."""
 
 
+class OutsideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """What is captured of the paths outside the workspace that a command names, for one action.
+
+    Zero means no limit.
+    """
+
+    capture: bool = True
+    max_files: Count = 10_000
+    max_bytes: Count = 256 * 2**20
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """takeback.toml. Every part may be missing."""
 
     files: FilesConfig = FilesConfig()
     store: StoreConfig = StoreConfig()
+    outside: OutsideConfig = OutsideConfig()
     rules: Rules = Rules()
     agents: AgentsConfig = AgentsConfig()
     tools: dict[str, ToolTarget] = {}
@@ -102,6 +114,18 @@ def names_state_home() -> bool:
 def home_folder() -> Path:
     """The user's own home folder, which is not protected as a whole by accident."""
     return Path(os.path.realpath(_variable("HOME") or os.path.expanduser("~")))
+
+
+def named_folder(variable: str) -> Path | None:
+    """The folder that a variable names, if it is set: other programs let their users move their settings by one."""
+    named = _variable(variable) if variable else ""
+    return Path(named) if named else None
+
+
+def environment_with(more: Mapping[str, str]) -> dict[str, str]:
+    """What a process that we start is given: all of ours but what Takeback says of us, and this."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TAKEBACK_")}
+    return ours | dict(more)
 
 
 def parent_action() -> str:

@@ -125,6 +125,7 @@ class Following:
             ref=ALONE if event.alone else "",
             volatile=VOLATILE if event.command else (),
             asking=self._speech.can_ask(event),
+            paths=event.paths,
         )
         if isinstance(begun, Denied):
             return Decision(do=Do.DENY, reason=str(begun))

@@ -22,6 +22,7 @@ from takeback.engine.wording import call_text, named
 NOUNS = {
     "files": ("file", "files"),
     "folders": ("folder", "folders"),
+    "outside": ("file outside", "files outside"),
     "git": ("thing in git", "things in git"),
     "sqlite": ("database", "databases"),
     "postgres": ("database", "databases"),
@@ -53,7 +54,9 @@ def counted(changes: Iterable[Change]) -> str:
 
 
 def is_folder(change: Change) -> bool:
-    return change.target.resource == "files" and (change.after or change.before).id.startswith("d:")
+    return change.target.resource in ("files", "outside") and (change.after or change.before).id.startswith(
+        "d:"
+    )
 
 
 def who(action: Action) -> str:
@@ -154,6 +157,7 @@ def action_data(history: History, action: Action) -> dict[str, Any]:
     if isinstance(began, ActionBegan):
         data |= {"effect": began.effect.value, "ref": began.ref, "exit_code": action.exit_code}
         data |= {"step": began.step or None, "call": began.key or None}
+        data |= {"outside": list(began.outside), "uncaptured": list(began.uncaptured)}
     if isinstance(began, RollbackBegan):
         data |= {"of": list(began.of)}
     return data

@@ -50,7 +50,8 @@ class History:
         self.rollbacks: list[str] = []
         self.checkpoints: dict[str, Checkpoint] = {}
         self.breaches: list[Breach] = []
-        self.config_accepted = ""
+        self.accepted: dict[str, str] = {}
+        """The version of each settings file that a human accepted last."""
         self.marks: dict[str, e.Mark] = {}
         self.streams: dict[str, int] = defaultdict(int)
         self.approvals: dict[str, Approval] = {}
@@ -126,7 +127,7 @@ class History:
         """The change with which actions began to write a target that no human has written or accepted since."""
         untrusted = None
         for entry in reversed(self.timeline(target)):
-            if untrusted is None and entry.change.after.id == self.config_accepted:
+            if untrusted is None and entry.change.after.id == self.accepted.get(target.name):
                 return None
             if not self.actions[entry.action].is_tool or self.taken_back(entry.action, target, entry.seq):
                 break
@@ -316,7 +317,7 @@ class History:
         """It is told for the reader of the log alone."""
 
     def _config_accepted(self, _record: Record, event: e.ConfigAccepted) -> None:
-        self.config_accepted = event.version
+        self.accepted[event.path] = event.version
 
     def _finish(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
         action.ended_us = record.at_us

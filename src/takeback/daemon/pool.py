@@ -156,7 +156,7 @@ def stand_of(workspace: Workspace) -> Stand:
     """What an open workspace rests on: these very folders, this journal, these settings, accepted or not."""
     history = workspace.ledger.history
     untrusted = history.untrusted_since(CONFIG)
-    return (*places_of(workspace), history.config_accepted, untrusted.seq if untrusted else 0)
+    return (*places_of(workspace), history.accepted.get(config.FILE), untrusted.seq if untrusted else 0)
 
 
 def places_of(workspace: Workspace) -> Stand:

@@ -9,7 +9,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -23,7 +23,7 @@ from takeback.core.values import shortened, view
 from takeback.engine.ledger import Ledger
 from takeback.engine.vault import Lock
 from takeback.errors import RefusedError, UsageError
-from takeback.ports import Clock
+from takeback.ports import Clock, Survey
 
 POLL_S = 0.1
 _log = logging.getLogger("takeback")
@@ -44,6 +44,7 @@ class Judge(Protocol):
 
     def __call__(self, name: str, effect: e.Effect, arguments: Any, /) -> Ruling: ...
     def effect(self, effect: e.Effect, arguments: Any, /) -> e.Effect: ...
+    def outside(self, arguments: Any, paths: Sequence[str], /) -> Survey: ...
     def go_on(self, tools: Iterable[str]) -> None: ...
 
 
@@ -82,6 +83,10 @@ class Gate:
     def effect(self, effect: e.Effect, arguments: Any) -> e.Effect:
         """What a call does, its arguments looked at: a command among them may do more than its tool declares."""
         return self._judge.effect(effect, arguments)
+
+    def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
+        """What a call names outside the workspace, and what of it is captured."""
+        return self._judge.outside(arguments, paths)
 
     def rule(self, name: str, effect: e.Effect, arguments: Any, key: str = "") -> Ruling:
         """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.

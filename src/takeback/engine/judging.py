@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from takeback.core.events import Effect
-from takeback.core.policy import Foresee, Ground, Use, commands_in, foreseen, judge_call
+from takeback.core.policy import Foresee, Ground, Use, commands_in, foreseen, judge_call, paths_in
 from takeback.core.rules import EffectRules, Rules
 from takeback.engine.gate import Ruling
 from takeback.engine.ground import ground_of
+from takeback.ports import Survey
+
+SurveyOf = Callable[[Iterable[str | Sequence[str]], Iterable[str]], Survey]
 
 
 class Judging:
@@ -25,12 +28,14 @@ class Judging:
         root: str | os.PathLike[str],
         short: Mapping[str, str],
         foresee: Foresee | None = None,
+        survey: SurveyOf | None = None,
         here: Callable[[], str] = os.getcwd,
     ) -> None:
         self._rules = rules
         self._root = os.path.realpath(root)
         self._short = short
         self._foresee = foresee
+        self._survey = survey
         self._here = here
         self._called = Counter[str]()
         self._by_effect: dict[tuple[str, Effect], Ruling] = {}
@@ -44,6 +49,15 @@ class Judging:
         """What a call does: what it declares, or more where it is given a command that does more."""
         ground = Ground(self._root, foresee=self._foresee)
         return foreseen(Use("", effect), _by_name(arguments), self._rules.commands, ground).effect
+
+    def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
+        """What a call names outside the workspace: in its commands, and among its arguments that are paths."""
+        if self._survey is None:
+            return Survey()
+        given = _by_name(arguments)
+        more = self._rules.paths.arguments if self._rules.paths else ()
+        named = (*paths, *paths_in(given, more))
+        return self._survey(commands_in(given, self._rules.commands.arguments), named)
 
     def __call__(self, name: str, effect: Effect, arguments: Any) -> Ruling:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""

@@ -116,7 +116,10 @@ class Rollbacks:
             ]
             plan = self._foresee(Plan((checkpoint,), tuple(items), OnConflict.OVERWRITE))
             if wanted is any_target:
-                left = self._left_alone(found.taken.marks)
+                left = [
+                    *self._left_alone(found.taken.marks),
+                    *deeds.left_outside(self.ledger.history, checkpoint),
+                ]
                 plan = msgspec.structs.replace(plan, items=(*plan.items, *left))
             return self._decide(plan, e.RollbackKind.RESTORE, preview=preview)
 
@@ -280,7 +283,7 @@ class Rollbacks:
             e.Item(i.target, deeds.foreseen(i), i.do in (Do.ALREADY, Do.KEEP), i.why, i.settles, i.seqs)
             for i in plan.items
         )
-        marks, choice = tuple(self.ledger.history.marks.values()), plan.on_conflict.value
+        marks, choice = self.tracker.saved(i.target for i in plan.items), plan.on_conflict.value
         began = e.RollbackBegan(kind, plan.of, plan.swaps, items, self.actor, marks, on_conflict=choice)
         (record,) = self.ledger.append([began])
         faults.reach(RECORDED)

@@ -161,12 +161,15 @@ class Seam:
         ref: str = "",
         volatile: Sequence[str] = (),
         asking: bool = False,
+        paths: Sequence[str] = (),
     ) -> Action | Denied | Ask:
         """Say that a tool is about to run. Unless it is denied or asked about, that is durable now.
 
         What changes until its end belongs to it. A call_id that was begun already gives the same action.
         `parent` is the call_id of an action inside which this one happens. `volatile` names arguments that do not
         belong to the intent. With `asking` the caller asks the human itself, so what has to be asked is begun.
+        `paths` are files that it is going to write, where its arguments do not tell: those outside the workspace
+        are captured too.
         """
         text_of("the name of an action", name)
         if not text_of("the call_id of an action", call_id):
@@ -196,6 +199,7 @@ class Seam:
                 session=place.session,
                 ref=ref,
                 process=place.process,
+                paths=tuple(paths),
                 payload={"args": [], "kwargs": intended},
             ),
             asking=asking,

@@ -141,6 +141,9 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
     lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
     if found.why:
         lines.append(f"  {found.why}")
+    if isinstance(found.began, ActionBegan):
+        lines += [f"  captured outside the workspace: {place}" for place in found.began.outside]
+        lines += [f"  not captured: {text}" for text in found.began.uncaptured]
     if is_call(history, found) and (value := result_of(workspace, found)) is not None:
         lines.append(f"  gave {short(value)}")
     return lines + _changes(workspace, [entry.change for entry in found.made], most)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from takeback.agents import tampering
 from takeback.cli.live import changed_so_far, session_data, session_lines, sessions
 from takeback.cli.runs import (
     approval_data,
@@ -51,10 +52,12 @@ def command(session: Session) -> None:
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
         so_far = changed_so_far(workspace)
+        tampered = tampering.warnings(workspace)
+        workspace.notices += tampered
     if session.json:
         data = _data(history, waiting)
         data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
-        return session.data({"protected": True, "root": str(workspace.root), **data})
+        return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
     for line in _lines(str(workspace.root), history, waiting, so_far):
         session.line(line)
 
