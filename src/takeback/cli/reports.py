@@ -11,7 +11,7 @@ import click
 from takeback.cli.session import Session, ago, paint, plural, shortened
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
-from takeback.core.subjects import Run
+from takeback.core.subjects import Run, Step
 from takeback.engine.foreseeing import leaves_something
 from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.errors import ConflictError, RollbackIncomplete
@@ -92,6 +92,8 @@ def print_report(
         part = "would be" if report.preview else "was"
         name = shortened(run.began.name, 40)
         session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
+        if step := _prompt_of(history, report):
+            session.line(f"All that its prompt did ({shortened(step.name, 40)}):  takeback undo {step.id}")
     _print_close(session, report)
     for talk in talks:
         since = "from before it" if talk.exact else "with all that was said"
@@ -113,6 +115,14 @@ def _only_a_part(history: History, report: RollbackReport) -> Run | None:
     run = history.runs.get(action.stream) if action and report.kind == "undo" else None
     others = [id for id in run.actions if id not in report.of] if run else []
     return run if any(history.live(id) for id in others) else None
+
+
+def _prompt_of(history: History, report: RollbackReport) -> Step | None:
+    """The prompt for which the one action of a report was done."""
+    action = history.actions[report.of[0]]
+    run = history.runs.get(action.stream)
+    step = run.steps.get(getattr(action.began, "step", "")) if run else None
+    return step if step and not step.body else None
 
 
 def _staying(history: History, report: RollbackReport) -> list[str]:
