@@ -134,11 +134,8 @@ class History:
 
     def settled_by(self, rollback: str) -> list[Target]:
         """The targets that a rollback dealt with and that have not been brought back since."""
-        return [
-            item.target
-            for item in self.actions[rollback].items
-            if item.did in SETTLING and not self.taken_back(rollback, item.target, 0)
-        ]
+        items = self.actions[rollback].items
+        return [i.target for i in items if i.did in SETTLING and not self.taken_back(rollback, i.target, 0)]
 
     def open_runs(self) -> list[Run]:
         """Runs that go on, or whose process died without a word."""

@@ -119,8 +119,9 @@ class Conductor:
         history = self._ledger.refresh()
         if id:
             run = self._known(history, id)
-            if run.life is Life.OPEN and run.began.detached and run.began.process is None:
-                # No process was named whose end would tell. Whoever asks for this says that it is over.
+            if run.life is Life.OPEN and run.began.detached:
+                # Nothing tells for certain that a call is over. Whoever asks for this says so; an agent that goes
+                # on all the same begins another run.
                 Session(self._parts(Options(run.began.name)), id, Place()).end(error="it was left open")
                 return []
             if run.life not in (Life.INTERRUPTED, Life.HANDED_OVER):
