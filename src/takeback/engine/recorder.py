@@ -95,7 +95,8 @@ class Recorder:
 
     def foreseen(self, wanted: Wanted) -> Wanted:
         """The same with the effect that it has: a command among its arguments may do more than its tool declares."""
-        return msgspec.structs.replace(wanted, effect=self.gate.effect(wanted.effect, wanted.named))
+        effect = self.gate.effect(wanted.effect, wanted.named)
+        return wanted if effect is wanted.effect else msgspec.structs.replace(wanted, effect=effect)
 
     def completed(self, wanted: Wanted, *, replayed: bool = False, at_work: bool = False) -> Action | None:
         """The same action, if it was completed and not taken back; or if it is `at_work`, in any process."""
