@@ -278,6 +278,33 @@ class Databases(Protocol):
         """Begin a transaction in the name of this action."""
 
 
+class Reached(msgspec.Struct, frozen=True):
+    """A path that an action is going to write or delete, as far as its words tell."""
+
+    path: str
+    """Absolute."""
+    really: str = ""
+    """Where it really leads, links followed, where that is known to be another place."""
+    somewhere: bool = False
+    """It is a folder, and something below it is written."""
+    perhaps: bool = False
+    """It is only named: nobody says that it is written."""
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What of the paths that an action names outside the workspace is captured."""
+
+    places: tuple[str, ...] = ()
+    """These, each with everything below it."""
+    missed: tuple[str, ...] = ()
+    """What is not captured although it may be lost, in words."""
+    stated: tuple[str, ...] = ()
+    """What is not captured either, but is no reason to hold the action back."""
+
+
+Surveyor = Callable[[Iterable[Reached]], Survey]
+
+
 class Observed(Resource, Protocol):
     """A resource whose changes are found by looking at the world before and after."""
 
@@ -313,3 +340,16 @@ class Observed(Resource, Protocol):
 
     def changed_at(self, target: Target) -> int:
         """When the target last changed, in nanoseconds, as the system says; 0 where nobody knows."""
+
+
+class Named(Observed, Protocol):
+    """A resource without bounds, of which only what actions name is looked at."""
+
+    def attend(
+        self, places: Iterable[str], targets: Iterable[Target], more: Iterable[str], single: Iterable[Target]
+    ) -> None:
+        """What the next mark looks at: these places with everything below them, and these targets by themselves.
+
+        They have been looked at since they were first named. `more` and `single` are places and targets that are
+        named now: how they differ from an earlier mark is nobody's change, since nobody was looking.
+        """

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from takeback.cli.session import ago, iso, plural, shortened, until
-from takeback.cli.views import counted, is_folder, run_data, taken_back, undone, what_run
+from takeback.cli.views import counted, is_folder, run_data, step_undone, taken_back, undone, what_run
 from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
@@ -269,7 +269,7 @@ def _part(title: str, chosen: tuple[int, list[T]], line: Callable[[T], str]) -> 
 
 
 def _step_life(history: History, run: Run, step: Step) -> str:
-    word = undone(history, step.body)
+    word = step_undone(history, step)
     return f"{step.life}{', ' + word if word else ''}  {step_changed(history, run, step)}".rstrip()
 
 
@@ -293,7 +293,12 @@ def state_data(workspace: Workspace, state: State) -> dict[str, Any]:
         "run": run.id,
         "state": run.life.value,
         "steps": [
-            {"id": s.id, "name": s.name, "state": s.life.value, "taken_back": history.is_undone(s.body)}
+            {
+                "id": s.id,
+                "name": s.name,
+                "state": s.life.value,
+                "taken_back": step_undone(history, s) == "taken back",
+            }
             for s in run.steps.values()
         ],
         "calls": [

@@ -14,6 +14,7 @@ from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
+from takeback.core.selection import actions_of
 from takeback.core.subjects import SETTLING, Action, Checkpoint, Run, Step
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
@@ -23,6 +24,7 @@ from takeback.resources.git.words import MINOR
 NOUNS = {
     "files": ("file", "files"),
     "folders": ("folder", "folders"),
+    "outside": ("file outside", "files outside"),
     "git": ("thing in git", "things in git"),
     "sqlite": ("database", "databases"),
     "postgres": ("database", "databases"),
@@ -62,13 +64,20 @@ def telling(changes: Iterable[Change]) -> list[Change]:
 
 
 def is_folder(change: Change) -> bool:
-    return change.target.resource == "files" and (change.after or change.before).id.startswith("d:")
+    return change.target.resource in ("files", "outside") and (change.after or change.before).id.startswith(
+        "d:"
+    )
 
 
 def who(action: Action) -> str:
     if action.kind == "outside":
         return "(outside)"
     return action.actor or ("you" if action.is_rollback else "agent")
+
+
+def who_short(action: Action) -> str:
+    """Without the id of a subagent: a table has little room."""
+    return ":".join(who(action).split(":")[:2])
 
 
 def what(history: History, action: Action) -> str:
@@ -94,13 +103,24 @@ def _named(history: History, action: Action) -> str:
 
 
 def what_step(history: History, step: Step) -> str:
-    notes = [_ENDINGS.get(step.life, ""), undone(history, step.body)]
-    return _noted(f"step {shortened(step.name, 55)}", notes)
+    """A step of a program has a body. One without is a prompt to an agent, and made of its calls."""
+    word = step_undone(history, step)
+    if not step.body:
+        return _noted(f"prompt {shortened(step.name, 53) or 'unknown'}", [word])
+    return _noted(f"step {shortened(step.name, 55)}", [_ENDINGS.get(step.life, ""), word])
+
+
+def step_undone(history: History, step: Step) -> str:
+    """Whether it has been taken back, or a part of it, or nothing."""
+    if step.body:
+        return undone(history, step.body)
+    return taken_back(history, actions_of(history, step.id), "taken back")
 
 
 def what_run(history: History, run: Run) -> str:
     notes = [_ENDINGS.get(run.life, ""), taken_back(history, run.actions, "taken back")]
-    return _noted(f"run {shortened(run.began.name, 56)}", notes)
+    word = "session" if run.began.detached else "run"
+    return _noted(f"{word} {shortened(run.began.name, 56)}", notes)
 
 
 def _noted(name: str, notes: list[str]) -> str:
@@ -133,6 +153,8 @@ def is_taken_back(history: History, action: Action) -> bool:
 
 def is_worth_a_row(run: Run) -> bool:
     """A command is its one action. Of several, or with steps, or begun by a program, a run has an id of its own."""
+    if run.began.detached:
+        return bool(run.actions)
     return len(run.actions) > 1 or bool(run.steps or run.began.key or run.began.folder)
 
 
@@ -154,6 +176,8 @@ def action_data(history: History, action: Action) -> dict[str, Any]:
     }
     if isinstance(began, ActionBegan):
         data |= {"effect": began.effect.value, "ref": began.ref, "exit_code": action.exit_code}
+        data |= {"step": began.step or None, "call": began.key or None}
+        data |= {"outside": list(began.outside), "uncaptured": list(began.uncaptured)}
     if isinstance(began, RollbackBegan):
         data |= {"of": list(began.of)}
     return data
@@ -183,7 +207,10 @@ def run_data(run: Run) -> dict[str, Any]:
         "why": run.why,
         "taken_by": run.taken_by or None,
         "attempt": run.began.generation,
-        "steps": [{"id": s.id, "name": s.name, "state": s.life.value} for s in run.steps.values()],
+        "ref": run.began.ref,
+        "steps": [
+            {"id": s.id, "name": s.name, "state": s.life.value, "ref": s.ref} for s in run.steps.values()
+        ],
         "actions": run.actions,
     }
 

@@ -207,6 +207,13 @@ def _is_called(name: str, names: re.Pattern[str]) -> bool:
     return bool(names.fullmatch(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()))
 
 
+def paths_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str]:
+    """Every path among the arguments, as it is given."""
+    for _, text in _named(args, _PATH_NAMES, more):
+        if not _SCHEME.match(text):
+            yield text
+
+
 def _texts(value: Any) -> Iterator[str]:
     if hasattr(value, "__fspath__"):
         value = value.__fspath__()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from takeback.core.events import Effect
-from takeback.core.policy import FORESEEN, Foresee, Ground, Use, commands_in, foreseen, judge_call
+from takeback.core.policy import FORESEEN, Foresee, Ground, Use, commands_in, foreseen, judge_call, paths_in
 from takeback.core.rules import EffectRules, Rules
 from takeback.engine.gate import Ruling
 from takeback.engine.ground import ground_of
+from takeback.ports import Survey
+
+SurveyOf = Callable[[Iterable[str | Sequence[str]], Iterable[str]], Survey]
 
 
 class Judging:
@@ -25,25 +28,41 @@ class Judging:
         root: str | os.PathLike[str],
         short: Mapping[str, str],
         foresee: Foresee | None = None,
+        survey: SurveyOf | None = None,
+        here: Callable[[], str] = os.getcwd,
     ) -> None:
         self._rules = rules
         self._root = os.path.realpath(root)
         self._short = short
         self._foresee = foresee
+        self._survey = survey
+        self._here = here
+        self._foreseen: dict[str | tuple[str, ...], str] = {}
         self._called = Counter[str]()
         self._by_effect: dict[tuple[str, Effect], Ruling] = {}
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
 
     def go_on(self, tools: Iterable[str]) -> None:
         """These were called before the run was interrupted: a limit is one of the run, not of its process."""
-        self._called.update(tools)
+        if self._ruled:
+            self._called.update(tools)
 
     def effect(self, effect: Effect, arguments: Any) -> Effect:
         """What a call does: what it declares, or more where it is given a command that does more."""
+        self._foreseen = {}
         if effect not in FORESEEN:
             return effect
-        ground = Ground(self._root, foresee=self._foresee)
+        ground = Ground(self._root, foresee=self._foresee and self._once)
         return foreseen(Use("", effect), _by_name(arguments), self._rules.commands, ground).effect
+
+    def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
+        """What a call names outside the workspace: in its commands, and among its arguments that are paths."""
+        if self._survey is None:
+            return Survey()
+        given = _by_name(arguments)
+        more = self._rules.paths.arguments if self._rules.paths else ()
+        named = (*paths, *paths_in(given, more))
+        return self._survey(commands_in(given, self._rules.commands.arguments), named)
 
     def __call__(self, name: str, effect: Effect, arguments: Any) -> Ruling:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""
@@ -57,10 +76,20 @@ class Judging:
                 self._by_effect[name, effect] = ruling
             return ruling
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
-        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee)
+        foresee = self._foresee and self._once
+        ground = ground_of(self._root, self._rules.tools, self._short, foresee, self._here())
         found = judge_call(self._rules, name, effect, given, ground, earlier=self._called[name])
         self._called[name] += 1
+        self._foreseen = {}
         return Ruling(found.do.value, found.rule, found.why, found.how)
+
+    def _once(self, command: str | Sequence[str]) -> str:
+        """What a command would do, looked at once for its effect and for the rules on it."""
+        key = command if isinstance(command, str) else tuple(command)
+        if key not in self._foreseen:
+            assert self._foresee is not None
+            self._foreseen[key] = self._foresee(command)
+        return self._foreseen[key]
 
 
 def _by_name(arguments: Any) -> Mapping[str, Any]:

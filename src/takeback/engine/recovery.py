@@ -22,15 +22,15 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
     # The innermost first: what changed since the last look is theirs.
     for action in reversed([*history.open_actions(), *history.open_actions(Life.BACKGROUND)]):
         guarded = action.life is Life.OPEN and tracker.is_guarded(action)
-        if not action.is_tool or guarded or tracker.living(action.id):
+        if not action.is_tool or guarded or tracker.lives_on(action):
             continue
         if action.life is Life.BACKGROUND:
             _end_background(tracker, action)
         else:
             notes.append(settle_one(tracker, calls, action))
     for run in history.open_runs():
-        running = any(history.actions[id].life in (Life.OPEN, Life.BACKGROUND) for id in run.actions)
-        if running or _is_led(tracker, run):
+        # The second question goes through all that the run did; while somebody conducts it, it is not asked.
+        if _is_led(tracker, run) or _is_running(history, run):
             continue
         if run.began.detached:
             # There is no program that could be continued: what was begun in it has been settled one by one.
@@ -40,6 +40,10 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
         else:
             tracker.ledger.append([e.RunInterrupted("its process died")], run.id)
     return notes
+
+
+def _is_running(history: History, run: Run) -> bool:
+    return any(history.actions[id].life in (Life.OPEN, Life.BACKGROUND) for id in run.actions)
 
 
 def is_waiting(history: History, actions: Iterable[str]) -> bool:
@@ -87,7 +91,9 @@ def _end_background(tracker: Tracker, action: Action) -> None:
     changes = (*shared(tracker.since_last(marks), others, in_doubt=True), *tracker.made_by(action.id))
     outcome = e.Outcome.FAILED if action.exit_code else e.Outcome.DONE
     ended = e.ActionEnded(action.id, outcome, changes, marks, "its last process has ended", action.exit_code)
-    tracker.ledger.append([ended, e.RunEnded(outcome)], action.stream)
+    run = tracker.ledger.history.runs[action.stream]
+    over = [] if run.began.detached else [e.RunEnded(outcome)]
+    tracker.ledger.append([ended, *over], action.stream)
 
 
 def settle_one(tracker: Tracker, calls: Calls, action: Action, known: str = "its process died") -> str:

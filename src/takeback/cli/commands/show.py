@@ -28,6 +28,7 @@ from takeback.cli.views import (
     checkpoint_data,
     is_worth_a_row,
     run_data,
+    step_undone,
     telling,
     what,
     what_step,
@@ -108,7 +109,8 @@ def _data(workspace: Workspace, history: History, found: Found) -> dict[str, obj
             "name": found.name,
             "run": run.id,
             "state": found.life.value,
-            "taken_back": history.is_undone(found.body),
+            "ref": found.ref,
+            "taken_back": step_undone(history, found) == "taken back",
             "body": found.body,
             "calls": [action.id for action in calls_of(history, run, found.id)],
             "changed": [change_data(change) for change in changes_of_step(history, run, found)],
@@ -140,6 +142,9 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
     lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
     if found.why:
         lines.append(f"  {found.why}")
+    if isinstance(found.began, ActionBegan):
+        lines += [f"  captured outside the workspace: {place}" for place in found.began.outside]
+        lines += [f"  not captured: {text}" for text in found.began.uncaptured]
     if is_call(history, found) and (value := result_of(workspace, found)) is not None:
         lines.append(f"  gave {short(value)}")
     return lines + _changes(workspace, [entry.change for entry in found.made], most)
