@@ -33,6 +33,8 @@ COMMANDS = {
     "approve": "Allow exactly what a question asks for, once",
     "deny": "Refuse what a question asks for",
     "handover": "Look after runs that wait for a human",
+    "outbox": "Deliver what runs deferred, and see what waits",
+    "dead": "Look after what could not be delivered",
     "verify": "Check that nothing recorded was lost or altered",
     "plan": "Check a plan against the safety rules, or run it",
     "gc": "Let go of content that the limits in takeback.toml do not keep",

@@ -11,8 +11,8 @@ import msgspec
 from takeback.cli.session import iso, plural, shortened
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
-from takeback.core.history import SETTLING, History
-from takeback.core.lifecycle import Life
+from takeback.core.history import History
+from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.subjects import Action, Checkpoint, Run, Step
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb

@@ -10,12 +10,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-import msgspec
-
-from takeback.core import ids
+from takeback.core import ids, intents
 from takeback.core.change import Change, Target
+from takeback.core.event_base import Base as _Base
 
-EVENTS_VERSION = 3
+EVENTS_VERSION = 4
 
 
 class Effect(StrEnum):
@@ -56,12 +55,6 @@ class Did(StrEnum):
     CONFLICT = "conflict"
     FAILED = "failed"
     UNVERIFIABLE = "unverifiable"
-
-
-class _Base(
-    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
-):
-    pass
 
 
 class Process(_Base, frozen=True, tag=False):
@@ -373,6 +366,7 @@ Event = (
     | RollbackBegan
     | RollbackProgressed
     | RollbackEnded
+    | intents.IntentEvent
 )
 
 ID_KIND: dict[type, str] = {
@@ -384,5 +378,6 @@ ID_KIND: dict[type, str] = {
     RollbackBegan: ids.ACTION,
     CheckpointTaken: ids.CHECKPOINT,
     ApprovalAsked: ids.APPROVAL,
+    intents.IntentDeferred: ids.INTENT,
 }
 """Events that begin something with an id of its own, and the letter of that id."""

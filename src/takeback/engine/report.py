@@ -35,6 +35,7 @@ _WOULD = {
     "remove": "removed",
     "merge": "merged",
     "compensate": "compensated",
+    "cancel": "cancelled",
     "keep": "kept",
     "leave": "kept",
 }

@@ -16,9 +16,9 @@ from takeback.cli.runs import (
 from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at, iso, plural
 from takeback.cli.views import is_worth_a_row, run_data, what
 from takeback.core.events import Did, Item, RollbackBegan
-from takeback.core.history import SETTLING, History
+from takeback.core.history import History
 from takeback.core.ids import seq_of
-from takeback.core.lifecycle import Life
+from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
 from takeback.errors import RunBusy
