@@ -61,4 +61,4 @@ class MailServer:
                         continue
                     return
                 self.mails.append((recipients, text.decode()))
-            say("250 ok")
+            say("221 bye" if verb == "QUIT" else "250 ok")

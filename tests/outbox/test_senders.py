@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-import socket
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -199,11 +197,3 @@ def test_a_function_that_hangs_is_given_up(place: Place, monkeypatch: pytest.Mon
         run.defer(tools.note, "b")
     hung, sent = place.intents()
     assert (hung.state, hung.unsure, sent.state) == (State.DUE, True, State.DELIVERED)
-
-
-def test_a_port_that_says_nothing_is_no_answer(place: Place) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=server.accept, daemon=True).start()
-        with place.tb.run("post", deliver=True) as run:
-            run.defer("http", "POST", f"http://127.0.0.1:{server.getsockname()[1]}/", json=1, timeout_s=0.2)
-    assert one(place).unsure

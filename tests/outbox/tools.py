@@ -35,6 +35,11 @@ def note(text: str) -> dict[str, str]:
     return {"id": text}
 
 
+def note_once(text: str) -> dict[str, str]:
+    """A receiver that honours the key."""
+    return note(text) if takeback.current_call().key not in sent() else {"id": text}
+
+
 def unnote(call: Call) -> None:
     say("unsent", call.key, call.result["id"] if call.result else "")
 

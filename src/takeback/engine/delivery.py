@@ -127,8 +127,9 @@ async def _awaited(given: Any) -> Any:
 
 def _delivered(queued: Queued, attempt: int, result: Any, *, found: bool = False) -> Outcome:
     try:
-        kept = plain(result)
-    except UsageError:
+        # Encoded, since a value may be like a string and yet be none.
+        kept = msgspec.json.decode(msgspec.json.encode(plain(result)))
+    except (UsageError, TypeError, ValueError):
         kept = None  # it was delivered; what cannot be kept is not needed for that
     word = IntentDelivered(queued.id, attempt, shortened(view(kept)), found=found)
     return Outcome(queued, word, kept)

@@ -68,16 +68,20 @@ def send(
     message.set_content(body)
     if html:
         message.add_alternative(html, subtype="html")
-    _hand_over(sending, message)
-    return {"message_id": message["Message-ID"]}
+    refused = _hand_over(sending, message)
+    return {"message_id": str(message["Message-ID"]), "refused": sorted(refused)}
 
 
-def _hand_over(sending: Sending, message: EmailMessage) -> None:
+def _hand_over(sending: Sending, message: EmailMessage) -> dict[str, tuple[int, bytes]]:
+    """Gives those who were refused while others were not."""
     handing = False
     try:
-        with _connected(sending) as server:
-            handing = True
-            server.send_message(message)
+        server = _connected(sending)
+        handing = True
+        try:
+            return server.send_message(message)
+        finally:
+            _part(server)
     except (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused) as error:
         codes = [code for code, _ in getattr(error, "recipients", {}).values()] or [error.smtp_code]  # type: ignore[union-attr]
         permanent = all(code not in PASSING for code in codes)
@@ -91,6 +95,14 @@ def _hand_over(sending: Sending, message: EmailMessage) -> None:
     except (smtplib.SMTPException, OSError) as error:
         why = f"the mail server {'gave no answer' if handing else 'was not reached'}: {type(error).__name__}"
         raise DeliveryFailed(why, unsure=handing) from None
+
+
+def _part(server: smtplib.SMTP) -> None:
+    """Say goodbye. Whatever is answered to that, the mail is accepted or refused by now."""
+    try:
+        server.quit()
+    except (smtplib.SMTPException, OSError):
+        server.close()
 
 
 def _connected(sending: Sending) -> smtplib.SMTP:
