@@ -11,6 +11,7 @@ from takeback import config
 from takeback.core import events as e
 from takeback.core.change import Target
 from takeback.core.history import History
+from takeback.core.intents import Outcome, Queued
 from takeback.core.subjects import Action
 from takeback.databases import ByPlace
 from takeback.engine import recovery
@@ -26,7 +27,7 @@ from takeback.engine.outbox_resource import Intents
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
-from takeback.ports import Journal, Observed, Outbox, Outcome, Progress, Queued, Resource, silent
+from takeback.ports import Journal, Observed, Outbox, Progress, Resource, silent
 from takeback.resources.calls.resource import Call
 from takeback.resources.calls.resource import Calls as CallsResource
 from takeback.resources.files import deltas

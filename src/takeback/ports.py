@@ -13,7 +13,7 @@ import msgspec
 
 from takeback.core.change import Change, Target, Version
 from takeback.core.events import Did, Event, Mark
-from takeback.core.intents import IntentDeferred, State, Word
+from takeback.core.intents import Outcome, Queued, State
 from takeback.core.record import Record
 from takeback.core.rollback import Do, OnConflict
 
@@ -106,42 +106,6 @@ class Journal(Protocol):
 
     def close(self) -> None:
         """Sync and let go. May be called twice."""
-
-
-class Queued(msgspec.Struct, frozen=True):
-    """An intent as the outbox has it at one moment."""
-
-    id: str
-    run: str
-    deferred: IntentDeferred
-    deferred_us: int
-    state: State
-    changed_us: int = 0
-    due_us: int = 0
-    attempts: int = 0
-    """How many attempts have ended."""
-    unsure: bool = False
-    """Whether one of them had no answer, so that it may have been delivered."""
-    fence: int = 0
-    owner: str = ""
-    begun: bool = False
-    """Whether an attempt has begun under this claim."""
-    live: bool = False
-    """Whether the lease of its owner holds."""
-    result: Any = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether it is being delivered at this moment, as far as is known."""
-        return self.state is State.CLAIMED and self.begun and self.live
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """What became of one attempt. The result is private, and kept with the intent."""
-
-    queued: Queued
-    word: Word
-    result: Any = None
 
 
 class Outbox(Protocol):

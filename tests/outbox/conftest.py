@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from takeback.core.intents import State
+from takeback.core.intents import Queued, State
 from takeback.opening import open_workspace
-from takeback.ports import Queued
 from takeback.workspace import Workspace
 from tests.outbox import tools
 from tests.outbox.sink import Sink

@@ -1,7 +1,7 @@
 """A receiver on loopback, in a process of its own: the witness of what was really delivered.
 
 It honours the idempotency key: a key has one effect, however often it comes. Effects are lines in a file, so that
-they outlive the process. On demand it fails before or after the effect, stalls, asks to come again later, or says nothing.
+they outlive the process. On demand it fails before or after the effect, stalls, asks to come again, or says nothing.
 """
 
 from __future__ import annotations
@@ -78,17 +78,13 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
             return chance.choices(kinds, weights)[0] if chance.random() < trouble else "fine"
 
         def _trouble(self, what: str) -> None:
-            if what == "gone":
-                self._answer(410, "")
-            elif what == "busy":
-                self._answer(429, "", {"Retry-After": "0" if self.path == "/maybe" else "120"})
-            elif what == "broken":
-                self._answer(500, "")
-            elif what == "slow":
-                time.sleep(STALL_S)
-                self.close_connection = True
-            else:
-                self.close_connection = True
+            if what == "busy":
+                return self._answer(429, "", {"Retry-After": "0" if self.path == "/maybe" else "120"})
+            if what in ("gone", "broken"):
+                return self._answer({"gone": 410, "broken": 500}[what], "")
+            time.sleep(STALL_S if what == "slow" else 0)
+            self.close_connection = True
+            return None
 
         def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.core.intents import IntentAttempted, IntentDied, State
+from takeback.core.intents import IntentAttempted, IntentDied, Queued, State
 from takeback.errors import RollbackIncomplete
-from takeback.ports import Queued
 from tests.outbox import tools
 from tests.outbox.conftest import Place
 from tests.outbox.sink import Sink, effects, requests

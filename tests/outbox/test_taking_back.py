@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from takeback.core.intents import IntentAttempted, State
+from takeback.core.intents import IntentAttempted, Outcome, State
 from takeback.core.rollback import Verdict
 from takeback.errors import RollbackIncomplete
-from takeback.ports import Outcome
 from tests.outbox import tools
 from tests.outbox.conftest import Place
 

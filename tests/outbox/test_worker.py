@@ -6,10 +6,9 @@ import threading
 
 import pytest
 
-from takeback.core.intents import IntentAttempted, IntentDied, State
+from takeback.core.intents import IntentAttempted, IntentDied, Outcome, Queued, State
 from takeback.engine.courier import Courier
 from takeback.engine.delivery import Delivery, Manner
-from takeback.ports import Outcome, Queued
 from takeback.storage.clock import SystemClock
 from tests.outbox import tools
 from tests.outbox.conftest import Place

@@ -25,7 +25,7 @@ COMMANDS = {
     "restore": "Make the workspace equal to a checkpoint, whoever changed it",
     "status": "Show how things stand",
     "log": "List what happened, latest first",
-    "show": "Show one run, step, action, approval or checkpoint, and how things stood then",
+    "show": "Show one run, step, action, approval, intent or checkpoint, and how things stood then",
     "diff": "Show what changed",
     "replay": "Go through a run again, event by event, without any effect",
     "resume": "Settle what a crash left in doubt, and tell how to go on",

@@ -12,11 +12,10 @@ import click
 import msgspec
 
 from takeback.cli.session import Session, iso, plural
-from takeback.core.intents import IntentDied
+from takeback.core.intents import IntentDied, Outcome
 from takeback.engine.courier import Tally
 from takeback.engine.telemetry import Instruments
 from takeback.errors import BackendError
-from takeback.ports import Outcome
 from takeback.workflows.monitor import Monitor
 from takeback.workflows.notify import send
 from takeback.workspace import Workspace

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from takeback.cli.session import ago, iso, shortened, until
+from takeback.cli.session import ago, iso, plural, shortened, until
 from takeback.cli.views import table
-from takeback.core.intents import IntentAttempted, IntentDied, State
+from takeback.core.intents import RELEASED, IntentAttempted, IntentDied, Queued, State
 from takeback.core.record import Record
-from takeback.ports import Queued
+from takeback.engine.wording import short
+from takeback.workspace import Workspace
 
 ON_THE_WAY = (State.HELD, State.QUEUED, State.DUE, State.CLAIMED, State.DEAD)
 
@@ -67,6 +69,33 @@ def intent_data(queued: Queued) -> dict[str, Any]:
         "unsure": queued.unsure,
         "arguments": deferred.arguments,
     }
+
+
+def counted_by_state(workspace: Workspace) -> dict[str, int]:
+    return {state.value: count for state, (count, _) in workspace.outbox.counts().items()}
+
+
+def outbox_lines(counts: dict[str, int]) -> list[str]:
+    """What a person should know of the outbox."""
+    lines = []
+    if waiting := sum(counts.get(state.value, 0) for state in RELEASED):
+        lines.append(
+            f"{plural(waiting, 'intent waits', 'intents wait')} to be delivered: takeback outbox worker"
+        )
+    if dead := counts.get(State.DEAD.value, 0):
+        lines.append(f"{plural(dead, 'dead letter waits', 'dead letters wait')} for you: takeback dead list")
+    return lines
+
+
+def intent_lines(queued: Queued, attempts: Sequence[Record]) -> list[str]:
+    """All that is known of one."""
+    deferred = queued.deferred
+    return [
+        f"{queued.id}  {deferred.about}  {stands(queued)}",
+        f"  of {queued.run}, by {deferred.handler}, key {deferred.delivery_key}",
+        f"  given {short(deferred.arguments)}",
+        *map(attempt_line, attempts),
+    ]
 
 
 def attempt_data(record: Record) -> dict[str, Any]:

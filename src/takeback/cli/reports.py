@@ -27,7 +27,13 @@ _CHOICES = {
     "merge": "merge",
     "overwrite": "put the old version over yours",
 }
-_WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kept": "keep"}
+_WOULD_DO = {
+    "restored": "restore",
+    "removed": "remove",
+    "merged": "merge",
+    "kept": "keep",
+    "cancelled": "cancel",
+}
 
 
 def answer(

@@ -26,6 +26,7 @@ NOUNS = {
     "postgres": ("database", "databases"),
     "memory": ("value", "values"),
     "calls": ("call", "calls"),
+    "outbox": ("intent", "intents"),
 }
 
 

@@ -149,6 +149,42 @@ AFTER: dict[type, State] = {
 }
 
 
+class Queued(msgspec.Struct, frozen=True):
+    """An intent as the outbox has it at one moment."""
+
+    id: str
+    run: str
+    deferred: IntentDeferred
+    deferred_us: int
+    state: State
+    changed_us: int = 0
+    due_us: int = 0
+    attempts: int = 0
+    """How many attempts have ended."""
+    unsure: bool = False
+    """Whether one of them had no answer, so that it may have been delivered."""
+    fence: int = 0
+    owner: str = ""
+    begun: bool = False
+    """Whether an attempt has begun under this claim."""
+    live: bool = False
+    """Whether the lease of its owner holds."""
+    result: Any = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is being delivered at this moment, as far as is known."""
+        return self.state is State.CLAIMED and self.begun and self.live
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one attempt. The result is private, and kept with the intent."""
+
+    queued: Queued
+    word: Word
+    result: Any = None
+
+
 class Intent(msgspec.Struct):
     """An intent as the journal tells of it. What is due when, and who has it, only the outbox knows."""
 

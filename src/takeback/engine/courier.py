@@ -16,11 +16,11 @@ import msgspec
 
 from takeback import faults
 from takeback.core.events import Process
-from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied, State
+from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied, Outcome, Queued, State
 from takeback.engine import processes
 from takeback.engine.delivery import Delivery
 from takeback.errors import TakebackError
-from takeback.ports import Clock, Outbox, Outcome, Queued
+from takeback.ports import Clock, Outbox
 
 CLAIMED = faults.crash_point("outbox-claimed")
 STARTED = faults.crash_point("outbox-started")

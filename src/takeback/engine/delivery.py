@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from takeback.core.change import ABSENT
-from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied
+from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied, Outcome, Queued
 from takeback.core.values import plain, said, shortened, view
 from takeback.engine import actions
 from takeback.errors import BackendError, DeliveryFailed, TakebackError, UsageError
-from takeback.ports import Clock, Outcome, Queued
+from takeback.ports import Clock
 from takeback.resources.calls import handlers
 from takeback.resources.calls.resource import Call, Known, look
 from takeback.senders import sending

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Did, Mark
-from takeback.core.intents import RESOURCE, State
+from takeback.core.intents import RESOURCE, Queued, State
 from takeback.core.rollback import Do
 from takeback.engine.delivery import known
 from takeback.errors import BackendError, CorruptionError
-from takeback.ports import Latest, Outbox, Queued, Swap, Swapped, Traits
+from takeback.ports import Latest, Outbox, Swap, Swapped, Traits
 from takeback.resources.calls.resource import Call, look, undone
 
 POLL_S = 0.01

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from takeback.core.intents import IntentAttempted, IntentDelivered
-from takeback.ports import Outbox, Outcome
+from takeback.core.intents import IntentAttempted, IntentDelivered, Outcome
+from takeback.ports import Outbox
 
 
 class Instruments:

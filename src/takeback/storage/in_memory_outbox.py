@@ -12,9 +12,8 @@ import msgspec
 from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.events import Event
-from takeback.core.intents import RELEASED, State
+from takeback.core.intents import RELEASED, Outcome, Queued, State
 from takeback.core.record import Record
-from takeback.ports import Outcome, Queued
 from takeback.storage import outbox_rules as rules
 
 if TYPE_CHECKING:

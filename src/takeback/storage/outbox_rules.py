@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from takeback.core import ids
 from takeback.core import intents as i
-from takeback.core.intents import State
+from takeback.core.intents import Queued, State
 from takeback.errors import UsageError
-from takeback.ports import Queued
 
 LOST = "the worker that was delivering it ended without a word"
 

@@ -15,9 +15,8 @@ import msgspec
 from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.events import Event
-from takeback.core.intents import State
+from takeback.core.intents import Outcome, Queued, State
 from takeback.core.record import Record
-from takeback.ports import Outcome, Queued
 from takeback.storage import outbox_rules as rules
 from takeback.storage import sqlite_outbox_rows as rows
 from takeback.storage.clock import boot_clock

@@ -10,9 +10,8 @@ import msgspec
 
 from takeback.core import ids
 from takeback.core import intents as i
-from takeback.core.intents import State
+from takeback.core.intents import Queued, State
 from takeback.core.record import Record
-from takeback.ports import Queued
 from takeback.storage.clock import Moment
 from takeback.storage.rows import Stored, record_of
 

@@ -30,10 +30,12 @@ from takeback.core.intents import (
     IntentDropped,
     IntentRevived,
     IntentsReleased,
+    Outcome,
+    Queued,
     State,
 )
 from takeback.errors import UsageError
-from takeback.ports import Journal, Outbox, Outcome, Queued
+from takeback.ports import Journal, Outbox
 
 LONG_S = 600.0
 SHORT_S = 0.02

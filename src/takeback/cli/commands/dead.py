@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from takeback import config
-from takeback.cli.intents import attempt_data, attempt_line, intent_data, rows, stands
+from takeback.cli.intents import attempt_data, intent_data, intent_lines, rows
 from takeback.cli.session import Session, TakebackGroup, plural
 from takeback.core.intents import State
 from takeback.core.redact import redact
-from takeback.engine.wording import short
 from takeback.errors import UsageError
 
 PAGE = 1000
@@ -53,11 +52,8 @@ def show(session: Session, id: str) -> None:
         attempts = workspace.outbox.attempts(id)
     if session.json:
         return session.data(intent_data(queued) | {"failed": [attempt_data(record) for record in attempts]})
-    session.line(f"{queued.id}  {queued.deferred.about}  {stands(queued)}")
-    session.line(f"  of {queued.run}, by {queued.deferred.handler}, key {queued.deferred.delivery_key}")
-    session.line(f"  given {short(queued.deferred.arguments)}")
-    for record in attempts:
-        session.line(attempt_line(record))
+    for line in intent_lines(queued, attempts):
+        session.line(line)
 
 
 @command.command("retry")

@@ -6,6 +6,7 @@ import os
 
 import click
 
+from takeback.cli.intents import counted_by_state, outbox_lines
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
@@ -47,9 +48,12 @@ def command(session: Session) -> None:
             _settle(workspace)
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
+        outbox = counted_by_state(workspace)
     if session.json:
-        return session.data({"protected": True, "root": str(workspace.root), **_data(history, waiting)})
-    for line in _lines(str(workspace.root), history, waiting):
+        return session.data(
+            {"protected": True, "root": str(workspace.root), **_data(history, waiting), "outbox": outbox}
+        )
+    for line in [*_lines(str(workspace.root), history, waiting), *outbox_lines(outbox)]:
         session.line(line)
 
 
@@ -137,6 +141,8 @@ def _remaining(history: History) -> tuple[Action, list[Item]] | None:
 
 def _way_on(history: History, rollback: Action, items: list[Item]) -> str:
     """What helps where a rollback is incomplete. A bare `undo` would go on to something else."""
+    if all(item.did is Did.KEPT for item in items):
+        return "it stays as it is: there is no way back"
     if not any(item.did in (Did.FAILED, Did.CONFLICT) for item in items):
         return "nobody can look whether it is gone, so look yourself"
     if not isinstance(rollback.began, RollbackBegan) or rollback.kind == "redo":
