@@ -27,13 +27,16 @@ from takeback.engine.outbox_resource import Intents
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
-from takeback.ports import Journal, Observed, Outbox, Progress, Resource, silent
+from takeback.ports import Journal, Observed, Progress, Resource, silent
+from takeback.ports_outbox import Outbox
 from takeback.resources.calls.resource import Call
 from takeback.resources.calls.resource import Calls as CallsResource
 from takeback.resources.files import deltas
 from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder, workflow_folders
+from takeback.resources.files.outside import Outside
 from takeback.resources.files.resource import Files, file_text, tree_of
+from takeback.resources.files.survey import Limits, Surveyor
 from takeback.resources.git.resource import Git
 from takeback.resources.memory import Memory as MemoryResource
 from takeback.resources.postgres import link
@@ -110,10 +113,14 @@ class Assembly:
 
     def accept_config(self) -> None:
         """Let the settings that an action wrote take effect."""
-        timeline = self.history.timeline(CONFIG)
-        if timeline:
-            self.ledger.append([e.ConfigAccepted(timeline[-1].change.after.id, config.actor())])
+        self.accept(CONFIG)
         self.__dict__.pop("settings", None)
+
+    def accept(self, target: Target) -> None:
+        """A human has seen what an action wrote there, and wants it so."""
+        if self.history.untrusted_since(target):
+            latest = self.history.timeline(target)[-1].change.after
+            self.ledger.append([e.ConfigAccepted(latest.id, config.actor(), target.name)])
 
     @cached_property
     def store(self) -> PackStore:
@@ -167,10 +174,22 @@ class Assembly:
         return Sqlite(self.state, found, self.store, contents, generation=self._generation)
 
     @cached_property
+    def _outside(self) -> Outside:
+        contents = StoredContents(self.store)
+        return Outside(
+            self.state,
+            self.store,
+            contents,
+            claimed=self._sqlite.found.claimed_outside,
+            generation=self._generation,
+            progress=self._progress,
+        )
+
+    @cached_property
     def observed(self) -> list[Observed]:
         """What is looked at before and after each action, in the order in which it is taken back."""
         # Files last: what the others write into folders does not stay as a folder's time.
-        return [self._sqlite, self.git, self.files]
+        return [self._sqlite, self.git, self.files, self._outside]
 
     @cached_property
     def lock(self) -> WorkspaceLock:
@@ -187,6 +206,7 @@ class Assembly:
             self.state.name,
             told=self._told,
             attributed=[Postgres(self.postgres, self._token)],
+            named=self._outside,
         )
 
     @cached_property
@@ -274,14 +294,22 @@ class Assembly:
             lambda run: self.courier().run(once=True, run=run),
         )
 
-    @cached_property
+    @property
     def foresight(self) -> Foresight:
-        """What commands would do here."""
-        return Foresight(self.root, config.home_folder())
+        """What commands would do here. Made anew each time: whoever asks next may have another home."""
+        surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside)
+        return Foresight(self.root, config.home_folder(), surveyor, config.here)
+
+    def _limits_outside(self) -> Limits:
+        given = self.settings.outside
+        return Limits(given.capture, given.max_files, given.max_bytes)
 
     def _judging(self) -> Judging:
         """The rules, for one run."""
-        return Judging(self.settings.rules, self.root, self.settings.tools, self.foresight)
+        foresight = self.foresight
+        return Judging(
+            self.settings.rules, self.root, self.settings.tools, foresight, foresight.survey_of, config.here
+        )
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""

@@ -13,9 +13,9 @@ import msgspec
 
 from takeback.core.change import Change, Target, Version
 from takeback.core.events import Did, Event, Mark
-from takeback.core.intents import Outcome, Queued, State
 from takeback.core.record import Record
 from takeback.core.rollback import Do, OnConflict
+from takeback.ports_outbox import Outbox
 
 T = TypeVar("T")
 
@@ -106,68 +106,6 @@ class Journal(Protocol):
 
     def close(self) -> None:
         """Sync and let go. May be called twice."""
-
-
-class Outbox(Protocol):
-    """The intents of a journal, to be delivered once they are released. Each operation is one transaction.
-
-    An intent comes into being, and is released, by an event in the journal: `Journal.append` lets the outbox follow
-    in the same transaction. Every later change of its life is an event too, appended here. Any number of processes
-    may work at once. A lease is told by a clock that nobody sets, and each claim has a higher fence: whoever has
-    lost a claim changes nothing.
-    """
-
-    def claim(self, owner: str, limit: int, lease_s: float, *, run: str = "") -> Sequence[Queued]:
-        """Take what is due, oldest first, at most `limit`; of each ordering key only the first.
-
-        What others hold beyond their lease is given up before: an attempt that had begun counts as one without
-        an answer. With `run` only what that run deferred. Durable when this returns.
-        """
-
-    def start(self, queued: Sequence[Queued]) -> frozenset[str]:
-        """Say that their attempts begin now; gives the ids of those that may: still claimed by this fence.
-
-        From here on a cancel waits for the end of the attempt.
-        """
-
-    def renew(self, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
-        """Hold them longer; gives the ids of those that are still held."""
-
-    def settle(self, outcomes: Sequence[Outcome]) -> frozenset[str]:
-        """Record how attempts ended: delivered, to be tried again, or dead. Those that are not held any more are
-        left out. Gives the ids of those that were recorded."""
-
-    def free(self, owner: str) -> int:
-        """Give up all that this owner holds, because it is gone or is ending; gives how many that were."""
-
-    def cancel(self, id: str, rollback: str = "") -> Queued:
-        """Let it never be delivered, if that is still possible; gives how it stands then.
-
-        While an attempt is being made (`busy`), nothing happens: ask again.
-        """
-
-    def revive(self, id: str, actor: str = "") -> Queued:
-        """Let a dead one be tried again."""
-
-    def drop(self, id: str, actor: str = "", why: str = "") -> Queued:
-        """Give a dead one up."""
-
-    def get(self, id: str) -> Queued | None:
-        """One intent."""
-
-    def page(
-        self, states: Sequence[State] = ..., *, after: str = "", limit: int = 100, run: str = ""
-    ) -> Sequence[Queued]:
-        """Intents in these states in the order in which they were deferred, from behind `after` on."""
-
-    def attempts(self, id: str) -> Sequence[Record]:
-        """The events that tell of its failed attempts, in order."""
-
-    def counts(self) -> Mapping[State, tuple[int, int]]:
-        """How many intents there are in each state, and the earliest time at which one of them is due."""
-
-    def owners(self) -> Sequence[str]:
-        """Who holds claims."""
 
 
 FileId = tuple[int, int, int, int, int]
@@ -345,6 +283,33 @@ class Databases(Protocol):
         """Begin a transaction in the name of this action."""
 
 
+class Reached(msgspec.Struct, frozen=True):
+    """A path that an action is going to write or delete, as far as its words tell."""
+
+    path: str
+    """Absolute."""
+    really: str = ""
+    """Where it really leads, links followed, where that is known to be another place."""
+    somewhere: bool = False
+    """It is a folder, and something below it is written."""
+    perhaps: bool = False
+    """It is only named: nobody says that it is written."""
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What of the paths that an action names outside the workspace is captured."""
+
+    places: tuple[str, ...] = ()
+    """These, each with everything below it."""
+    missed: tuple[str, ...] = ()
+    """What is not captured although it may be lost, in words."""
+    stated: tuple[str, ...] = ()
+    """What is not captured either, but is no reason to hold the action back."""
+
+
+Surveyor = Callable[[Iterable[Reached]], Survey]
+
+
 class Observed(Resource, Protocol):
     """A resource whose changes are found by looking at the world before and after."""
 
@@ -380,3 +345,16 @@ class Observed(Resource, Protocol):
 
     def changed_at(self, target: Target) -> int:
         """When the target last changed, in nanoseconds, as the system says; 0 where nobody knows."""
+
+
+class Named(Observed, Protocol):
+    """A resource without bounds, of which only what actions name is looked at."""
+
+    def attend(
+        self, places: Iterable[str], targets: Iterable[Target], more: Iterable[str], single: Iterable[Target]
+    ) -> None:
+        """What the next mark looks at: these places with everything below them, and these targets by themselves.
+
+        They have been looked at since they were first named. `more` and `single` are places and targets that are
+        named now: how they differ from an earlier mark is nobody's change, since nobody was looking.
+        """

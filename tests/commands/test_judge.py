@@ -142,6 +142,9 @@ def test_a_link_out_of_the_workspace_is_followed(tmp_path: Path) -> None:
         ("git -C src add .", {"/project/src"}),
         ("env -C src touch a", {"/project/src/a"}),
         ("bash -c 'cd src && rm a'", {"/project/src/a"}),
+        ("cd src && rm a && echo x > b", {"/project/src/a", "/project/src/b"}),
+        ("cd src && cat > a <<E\nx\nE", {"/project/src/a"}),
+        ("cd src || true > a", {"/project/a", "/project/src/a"}),
     ],
 )
 def test_cd_holds_for_what_follows(line: str, expected: set[str]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from takeback import faults
-from tests.world.cli import environment
+from tests.world.cli import environment, run_from_the_start
 
 from .picture import Picture, differences, take, unsound
 from .repo import Repo, merging, project
@@ -160,7 +160,8 @@ def at_moments(folder: Path, parts: list[float]) -> list[str]:
     """Kill an undo after a part of the time that it usually takes."""
     with stage(folder / "usual") as (scene, _, _):
         begun = time.monotonic()
-        scene.world.do("undo")
+        done = run_from_the_start(["undo"], cwd=scene.repo.root, env=environment(scene.world.home))
+        assert done.code == 0, done
         usual_s = time.monotonic() - begun
     found = []
     for part in parts:

@@ -24,7 +24,7 @@ import takeback
 from takeback.testing import crash
 
 from . import torture
-from .cli import Workspace, environment
+from .cli import Workspace, environment, run_from_the_start
 from .kill import finish, killed_at, places_of
 from .picture import Picture, differences
 
@@ -261,7 +261,8 @@ def die_at_a_moment(folder: Path, command: str, part: float) -> str:
     with scene(folder / "usual") as stage:
         stage.prepare(command)
         begun = time.monotonic()
-        stage.world.do(command)
+        done = run_from_the_start([command], cwd=stage.world.root, env=environment(stage.world.home))
+        assert done.code == 0, done
         usual_s = time.monotonic() - begun
     with scene(folder / "killed") as stage:
         before, after = stage.prepare(command)

@@ -14,22 +14,29 @@ from takeback.engine.diff import verb
 from takeback.engine.foreseeing import leaves_something, why_irreversible
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child
+from takeback.ports import Survey
 from takeback.workspace import Workspace
 
 NOT_CAPTURED = "was not captured"
 MISSED_SHOWN = 5
+OUTSIDE = "outside"
 
 
-def warning_lines(judged: Judgement) -> list[str]:
+def warning_lines(judged: Judgement, survey: Survey) -> list[str]:
     """What is said before a command starts: what of it cannot be taken back, and how its user could help it."""
     lines = []
     if why := why_irreversible(judged):
         lines.append(f"takeback: this cannot be taken back: {shortened(why, 160)}")
         lines += [f"  by hand: {judged.main.back}"] if judged.main and judged.main.back else []
-    if outside := [touched.path for touched in judged.touched if touched.reach == "outside"]:
-        more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
-        lines.append(f"takeback: it writes outside the workspace, which is not recorded: {outside[0]}{more}")
+    lines += [f"takeback: outside the workspace, {shortened(text, 160)}" for text in _few(survey)]
     return lines
+
+
+def _few(survey: Survey) -> list[str]:
+    """What is not captured, as far as anybody wants to read it."""
+    every = [*survey.missed, *survey.stated]
+    more = len(every) - MISSED_SHOWN
+    return [*every[:MISSED_SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def summary_lines(
@@ -47,7 +54,9 @@ def summary_lines(
             lines.append(f"  look first         takeback diff {action.id}")
     elif child.code:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
-    stated = (text for mark in workspace.history.marks.values() for text in mark.stated)
+    lines += _on_the_outside(action.began)
+    marks = [mark for name, mark in workspace.history.marks.items() if name != OUTSIDE]
+    stated = (text for mark in marks for text in mark.stated)
     missed = [f"  not recorded: {shortened(text, 160)}" for text in stated if NOT_CAPTURED in text]
     lines += missed[:MISSED_SHOWN]
     if living := workspace.tracker.living(action.id):
@@ -56,12 +65,25 @@ def summary_lines(
     return lines
 
 
+def _on_the_outside(began: object) -> list[str]:
+    """What of the paths outside the workspace was captured, and what was not."""
+    if not isinstance(began, ActionBegan):
+        return []
+    lines = []
+    if began.outside:
+        more = f" and {len(began.outside) - 1} more" if len(began.outside) > 1 else ""
+        lines.append(f"  captured outside the workspace: {shortened(began.outside[0], 120)}{more}")
+    return lines + [f"  not recorded: {shortened(text, 160)}" for text in began.uncaptured[:MISSED_SHOWN]]
+
+
 def summary_data(workspace: Workspace, action: Action, child: Child, report: RollbackReport | None) -> str:
     body = {
         "action": action.id,
         "run": action.stream,
         "effect": action.began.effect.value if isinstance(action.began, ActionBegan) else None,
         "exit_code": child.code,
+        "outside": list(getattr(action.began, "outside", ())),
+        "uncaptured": list(getattr(action.began, "uncaptured", ())),
         "why": child.why,
         "at": iso(action.began_us),
         "changes": len({change.target for change in action.changes}),

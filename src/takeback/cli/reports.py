@@ -170,7 +170,7 @@ def _print_close(session: Session, report: RollbackReport) -> None:
     session.line(f"Verified {verified:,} of {total:,} against the disk.  Changed your mind?  {other}")
     if report.verdict is Verdict.PARTIAL:
         remaining = [item for item in report.items if not item.verified or item.did in ("failed", "conflict")]
-        noun = "path" if all(item.resource == "files" for item in remaining) else "thing"
+        noun = "path" if all(item.resource in ("files", "outside") for item in remaining) else "thing"
         count = plural(len(remaining), f"{noun} is", f"{noun}s are")
         click.echo(f"Incomplete: {count} not as before.", err=True)
         for item in remaining[:NAMES_SHOWN]:

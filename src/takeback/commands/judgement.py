@@ -53,6 +53,8 @@ class Touched(msgspec.Struct, frozen=True):
     exact: bool = True
     """False where it is a folder, somewhere below which the command writes."""
     deletes: bool = False
+    really: str = ""
+    """Where it leads, links followed, where that is another place."""
 
 
 class Judgement(msgspec.Struct, frozen=True):

@@ -46,12 +46,13 @@ def place(ground: Ground, word: str, folder: str | None, *, deletes: bool = Fals
     path = normal(word)
     if _NOTHING.fullmatch(path):
         return None
-    return Touched(path, _reach(ground, word, path), exact=exact, deletes=deletes)
-
-
-def _reach(ground: Ground, word: str, path: str) -> Reach:
     # Not the normal form is followed: behind a link, `..` leads elsewhere than its words say.
-    places = [path] if ground.real is None else [path, normal(ground.real(word))]
+    really = path if ground.real is None else normal(ground.real(word))
+    reach = _reach(ground, (path, really))
+    return Touched(path, reach, exact=exact, deletes=deletes, really=really if really != path else "")
+
+
+def _reach(ground: Ground, places: tuple[str, ...]) -> Reach:
     for at in places:
         if _MACHINE.fullmatch(at) and not at.startswith(_SHARED_MEMORY):
             return Reach.IRREVERSIBLE

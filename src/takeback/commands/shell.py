@@ -219,8 +219,11 @@ def _evaluated(node: Node) -> Iterator[Part]:
 
 
 def _list(node: Node, depth: int) -> Iterator[Part]:
-    kind = AND if any(child.type == "&&" for child in node.children) else OR
-    yield Block(kind, _children(node, depth))
+    yield Block(_kind_of_list(node), _children(node, depth))
+
+
+def _kind_of_list(node: Node) -> str:
+    return AND if any(child.type == "&&" for child in node.children) else OR
 
 
 def _simple(node: Node, redirects: list[Node], depth: int) -> Simple:
@@ -272,7 +275,13 @@ def _redirected(node: Node, depth: int) -> Iterator[Part]:
         return
     words: list[str] = []
     paths, stdin, inside = _redirects(redirects, depth, words)
-    yield Simple(tuple(words), redirects=tuple(paths), stdin=stdin, inside=tuple(inside))
+    target = Simple(tuple(words), redirects=tuple(paths), stdin=stdin, inside=tuple(inside))
+    if body is not None and body.type == "list":
+        # It is that of the last command, which runs in the folder that those before it lead to.
+        block = Block(_kind_of_list(body), (*_children(body, depth), target))
+        yield from _after_heredoc(block, redirects, depth)
+        return
+    yield target
     if body is not None:
         parts = tuple(_parts(body, depth + 1))
         yield from _after_heredoc(Block(SEQUENCE, parts), redirects, depth)

@@ -135,6 +135,8 @@ class RunReturned(_Base, frozen=True, tag="run-returned"):
 class StepBegan(_Base, frozen=True, tag="step-began"):
     name: str
     parent: str = ""
+    ref: str = ""
+    """What it is known by elsewhere, as the prompt of an agent that it answers."""
 
 
 class StepEnded(_Base, frozen=True, tag="step-ended"):
@@ -173,6 +175,10 @@ class ActionBegan(_Base, frozen=True, tag="action-began"):
     """The function, as the rules know it: `package.module:function`."""
     intent: str = ""
     """For a key that was given: the digest of what it was given for."""
+    outside: tuple[str, ...] = ()
+    """Places outside the workspace that it names and that are captured, each with everything below it."""
+    uncaptured: tuple[str, ...] = ()
+    """What it names there and that is not captured, in words."""
 
 
 class ActionDetached(_Base, frozen=True, tag="action-detached"):
@@ -296,6 +302,8 @@ class ConfigAccepted(_Base, frozen=True, tag="config-accepted"):
 
     version: str
     actor: str = ""
+    path: str = "takeback.toml"
+    """Which file. Since version 4; before that there was but one."""
 
 
 class Item(_Base, frozen=True, tag=False):

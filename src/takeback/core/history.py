@@ -37,9 +37,11 @@ class History:
         self.began: e.WorkspaceBegan | None = None
         self.runs: dict[str, Run] = {}
         self.actions: dict[str, Action] = {}
+        self.rollbacks: list[str] = []
         self.checkpoints: dict[str, Checkpoint] = {}
         self.breaches: list[Breach] = []
-        self.config_accepted = ""
+        self.accepted: dict[str, str] = {}
+        """The version of each settings file that a human accepted last."""
         self.marks: dict[str, e.Mark] = {}
         self.streams: dict[str, int] = defaultdict(int)
         self.approvals: dict[str, Approval] = {}
@@ -86,9 +88,9 @@ class History:
 
     def values(self) -> set[bytes]:
         """The names of the content that holds arguments and results of calls."""
-        held = [name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full)]
-        held += [intent.deferred.full for intent in self.intents.every.values()]
-        return {bytes.fromhex(name) for name in held if name}
+        named = [name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full)]
+        named += [intent.deferred.full for intent in self.intents.every.values()]
+        return {bytes.fromhex(name) for name in named if name}
 
     def targets(self) -> Iterable[Target]:
         """Everything that was ever changed."""
@@ -117,7 +119,7 @@ class History:
         """The change with which actions began to write a target that no human has written or accepted since."""
         untrusted = None
         for entry in reversed(self.timeline(target)):
-            if untrusted is None and entry.change.after.id == self.config_accepted:
+            if untrusted is None and entry.change.after.id == self.accepted.get(target.name):
                 return None
             if not self.actions[entry.action].is_tool or self.taken_back(entry.action, target, entry.seq):
                 break
@@ -179,7 +181,7 @@ class History:
         run = self.runs.get(record.stream)
         if run is None:
             return self._breach(record, f"there is no run {record.stream}")
-        run.steps[record.id] = Step(record.id, event.name, event.parent)
+        run.steps[record.id] = Step(record.id, event.name, event.parent, event.ref, record.at_us)
 
     def _step_ended(self, record: Record, event: e.StepEnded) -> None:
         run = self.runs.get(record.stream)
@@ -189,10 +191,11 @@ class History:
         self._move(record, lifecycle.STEP, step, f"step {step.id}")
 
     def _action_began(self, record: Record, event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> None:
-        kind, name = _called(event)
-        actor = getattr(event, "actor", "")
-        action = Action(record.id, kind, name, record.stream, actor, record.at_us, event)
+        by = getattr(event, "actor", "")
+        action = Action(record.id, *_called(event), record.stream, by, record.at_us, event)
         self.actions[action.id] = self._unended[action.id] = action
+        if action.is_rollback:
+            self.rollbacks.append(action.id)
         if run := self.runs.get(record.stream):
             run.actions.append(action.id)
             if isinstance(event, e.ActionBegan):
@@ -257,9 +260,7 @@ class History:
         if wrong := self.intents.apply(record.id, record.stream, record.at_us, event):
             return self._breach(record, wrong)
         if isinstance(event, i.IntentDeferred):
-            there = Version(f"intent:{event.delivery_key}")
-            change = Change(Target(i.RESOURCE, record.id), ABSENT, there)
-            self._changes_seen(record, e.ChangesSeen(event.action, (change,)))
+            self._changes_seen(record, e.ChangesSeen(event.action, (i.change_of(record.id, event),)))
 
     def _rollback_ended(self, record: Record, event: e.RollbackEnded) -> None:
         action = self.actions.get(event.rollback)
@@ -314,7 +315,7 @@ class History:
         """It is told for the reader of the log alone."""
 
     def _config_accepted(self, _record: Record, event: e.ConfigAccepted) -> None:
-        self.config_accepted = event.version
+        self.accepted[event.path] = event.version
 
     def _finish(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
         action.ended_us = record.at_us

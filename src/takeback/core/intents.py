@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.event_base import Base
 
 RESOURCE = "outbox"
@@ -193,6 +194,11 @@ class Intent(msgspec.Struct):
     deferred: IntentDeferred
     deferred_us: int
     state: State = State.HELD
+
+
+def change_of(id: str, deferred: IntentDeferred) -> Change:
+    """The change that an intent is: it was not there, and now it is."""
+    return Change(Target(RESOURCE, id), ABSENT, Version(f"intent:{deferred.delivery_key}"))
 
 
 class Intents:

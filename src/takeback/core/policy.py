@@ -202,6 +202,13 @@ def _named(value: Any, names: re.Pattern[str], more: Sequence[str]) -> Iterator[
             yield from _named(item, names, more)
 
 
+def paths_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str]:
+    """Every path among the arguments, as it is given."""
+    for _, text in _named(args, _PATH_NAMES, more):
+        if not _SCHEME.match(text):
+            yield text
+
+
 def _texts(value: Any) -> Iterator[str]:
     if hasattr(value, "__fspath__"):
         value = value.__fspath__()

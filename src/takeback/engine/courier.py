@@ -20,7 +20,8 @@ from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied, 
 from takeback.engine import processes
 from takeback.engine.delivery import Delivery
 from takeback.errors import TakebackError
-from takeback.ports import Clock, Outbox
+from takeback.ports import Clock
+from takeback.ports_outbox import Outbox
 
 CLAIMED = faults.crash_point("outbox-claimed")
 STARTED = faults.crash_point("outbox-started")

@@ -108,7 +108,7 @@ def verb(change: Change) -> str:
 
 def _modes(change: Change) -> list[str] | None:
     """The old and the new mode of a file, where it changed."""
-    if not change.before or not change.after or change.target.resource != "files":
+    if not change.before or not change.after or change.target.resource not in ("files", "outside"):
         return None
     before, after = (version.id.split(":")[1] for version in (change.before, change.after))
     return [before, after] if before != after else None

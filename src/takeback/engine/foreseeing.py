@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from takeback.core import events as e
@@ -12,6 +12,7 @@ from takeback.core.subjects import Action
 from takeback.engine.ground import real_path
 from takeback.engine.ledger import Ledger
 from takeback.errors import RefusedError
+from takeback.ports import Reached, Survey, Surveyor
 
 if TYPE_CHECKING:
     from takeback.commands.judgement import Judgement
@@ -20,20 +21,61 @@ if TYPE_CHECKING:
 class Foresight:
     """Judges commands against this workspace. The parser is loaded with the first one."""
 
-    def __init__(self, root: str | os.PathLike[str], home: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        home: str | os.PathLike[str],
+        surveyor: Surveyor | None = None,
+        here: Callable[[], str] = os.getcwd,
+    ) -> None:
+        """`here` is asked for each command: the folder from which it is meant."""
         self._root = os.path.realpath(root)
         self._home = os.fspath(home)
+        self._surveyor = surveyor
+        self._here = here
 
     def judge(self, command: str | Sequence[str]) -> Judgement:
-        """A line as a shell would read it; or a program with its arguments. It is meant from the current folder."""
+        """A line as a shell would read it; or a program with its arguments. It is meant from where we are."""
         from takeback.commands.judge import classify
 
-        here = os.getcwd()
-        return classify(command, root=self._root, cwd=here, home=self._home, real=real_path)
+        return classify(command, root=self._root, cwd=self._here(), home=self._home, real=real_path)
 
     def __call__(self, command: str | Sequence[str]) -> str:
         """Why a command cannot be taken back, in words; empty where it is not known to be one of these."""
-        return why_irreversible(self.judge(command))
+        judged = self.judge(command)
+        return why_irreversible(judged) or why_uncaptured(self.survey(reached(judged)))
+
+    def survey(self, named: Iterable[Reached]) -> Survey:
+        """What of these paths is captured before an action begins."""
+        every = tuple(named)
+        return self._surveyor(every) if every and self._surveyor else Survey()
+
+    def survey_of(self, commands: Iterable[str | Sequence[str]], paths: Iterable[str]) -> Survey:
+        """The same for an action that is given commands, and paths that it may write."""
+        named = [place for command in commands for place in reached(self.judge(command))]
+        named += [Reached(self._absolute(path), perhaps=True) for path in paths]
+        return self.survey(named)
+
+    def _absolute(self, path: str) -> str:
+        at_home = path == "~" or path.startswith("~/")
+        return self._home + path[1:] if at_home else os.path.join(self._here(), path)
+
+
+def reached(judged: Judgement) -> list[Reached]:
+    """The paths outside the workspace that a command says it writes."""
+    return [
+        Reached(touched.path, touched.really, somewhere=not touched.exact)
+        for touched in judged.touched
+        if touched.reach == "outside"
+    ]
+
+
+def why_uncaptured(survey: Survey) -> str:
+    """Why an action cannot be taken back as a whole, by what it does outside the workspace."""
+    if not survey.missed:
+        return ""
+    more = f", and {len(survey.missed) - 1} more" if len(survey.missed) > 1 else ""
+    return f"it writes outside the workspace, and {survey.missed[0]}{more}"
 
 
 def why_irreversible(judged: Judgement) -> str:

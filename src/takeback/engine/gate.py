@@ -9,7 +9,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -23,7 +23,7 @@ from takeback.core.values import shortened, view
 from takeback.engine.ledger import Ledger
 from takeback.engine.vault import Lock
 from takeback.errors import RefusedError, UsageError
-from takeback.ports import Clock
+from takeback.ports import Clock, Survey
 
 POLL_S = 0.1
 _log = logging.getLogger("takeback")
@@ -44,6 +44,7 @@ class Judge(Protocol):
 
     def __call__(self, name: str, effect: e.Effect, arguments: Any, /) -> Ruling: ...
     def effect(self, effect: e.Effect, arguments: Any, /) -> e.Effect: ...
+    def outside(self, arguments: Any, paths: Sequence[str], /) -> Survey: ...
     def go_on(self, tools: Iterable[str]) -> None: ...
 
 
@@ -82,6 +83,10 @@ class Gate:
     def effect(self, effect: e.Effect, arguments: Any) -> e.Effect:
         """What a call does, its arguments looked at: a command among them may do more than its tool declares."""
         return self._judge.effect(effect, arguments)
+
+    def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
+        """What a call names outside the workspace, and what of it is captured."""
+        return self._judge.outside(arguments, paths)
 
     def rule(self, name: str, effect: e.Effect, arguments: Any, key: str = "") -> Ruling:
         """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.
@@ -178,8 +183,11 @@ class Gate:
         What was asked for one `key`, that of an action, and answered for good, is not asked for it again.
         """
         payload = payload_of(tool or name, arguments)
-        for approval in reversed(self._ledger.refresh().approvals.values()):
-            if approval.run != run or approval.asked.payload != payload or approval.id in self._claimed:
+        history = self._ledger.refresh()
+        for approval in reversed(history.approvals.values()):
+            if approval.asked.payload != payload or approval.id in self._claimed:
+                continue
+            if not _same_run(history, approval.run, run):
                 continue
             if self.holds(approval) or (key and approval.asked.key == key and approval.life is Life.DENIED):
                 return approval
@@ -203,6 +211,14 @@ class Gate:
         """Whether a question can still be answered, or its answer used."""
         in_time = approval.asked.expires_us > self._clock.now_us()
         return in_time and approval.life in (Life.OPEN, Life.GRANTED)
+
+
+def _same_run(history: History, one: str, other: str) -> bool:
+    """Whether two runs are one, or one session of an agent before and after a pause."""
+    if one == other:
+        return True
+    a, b = history.runs[one].began, history.runs[other].began
+    return a.detached and b.detached and a.key == b.key != ""
 
 
 def verdict(approval: Approval) -> Ruling | None:

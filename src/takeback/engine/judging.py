@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from takeback.core.events import Effect
-from takeback.core.policy import Foresee, Ground, Use, commands_in, foreseen, judge_call
+from takeback.core.policy import Foresee, Ground, Use, commands_in, foreseen, judge_call, paths_in
 from takeback.core.rules import EffectRules, Rules
 from takeback.engine.gate import Ruling
 from takeback.engine.ground import ground_of
+from takeback.ports import Survey
+
+SurveyOf = Callable[[Iterable[str | Sequence[str]], Iterable[str]], Survey]
 
 
 class Judging:
@@ -25,11 +28,15 @@ class Judging:
         root: str | os.PathLike[str],
         short: Mapping[str, str],
         foresee: Foresee | None = None,
+        survey: SurveyOf | None = None,
+        here: Callable[[], str] = os.getcwd,
     ) -> None:
         self._rules = rules
         self._root = os.path.realpath(root)
         self._short = short
         self._foresee = foresee
+        self._survey = survey
+        self._here = here
         self._called = Counter[str]()
         self._by_effect: dict[tuple[str, Effect], Ruling] = {}
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
@@ -43,6 +50,15 @@ class Judging:
         ground = Ground(self._root, foresee=self._foresee)
         return foreseen(Use("", effect), _by_name(arguments), self._rules.commands, ground).effect
 
+    def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
+        """What a call names outside the workspace: in its commands, and among its arguments that are paths."""
+        if self._survey is None:
+            return Survey()
+        given = _by_name(arguments)
+        more = self._rules.paths.arguments if self._rules.paths else ()
+        named = (*paths, *paths_in(given, more))
+        return self._survey(commands_in(given, self._rules.commands.arguments), named)
+
     def __call__(self, name: str, effect: Effect, arguments: Any) -> Ruling:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""
         given = _by_name(arguments)
@@ -55,7 +71,7 @@ class Judging:
                 self._by_effect[name, effect] = ruling
             return ruling
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
-        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee)
+        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee, self._here())
         found = judge_call(self._rules, name, effect, given, ground, earlier=self._called[name])
         self._called[name] += 1
         return Ruling(found.do.value, found.rule, found.why, found.how)

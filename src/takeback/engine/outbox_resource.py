@@ -13,7 +13,8 @@ from takeback.core.intents import RESOURCE, Queued, State
 from takeback.core.rollback import Do
 from takeback.engine.delivery import known
 from takeback.errors import BackendError, CorruptionError
-from takeback.ports import Latest, Outbox, Swap, Swapped, Traits
+from takeback.ports import Latest, Swap, Swapped, Traits
+from takeback.ports_outbox import Outbox
 from takeback.resources.calls.resource import Call, look, undone
 
 POLL_S = 0.01

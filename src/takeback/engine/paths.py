@@ -13,7 +13,10 @@ from takeback.core.selection import Filter, any_target
 from takeback.errors import UsageError
 
 AT_PATHS = ("files", "sqlite")
-"""Resources whose targets have paths for names."""
+"""Resources whose targets have paths for names, from the root on."""
+
+OUTSIDE = "outside"
+"""The one whose targets are paths from the top of the file system on."""
 
 
 def path_filter(root: Path, history: History, paths: Iterable[str]) -> Filter:
@@ -27,15 +30,20 @@ def path_filter(root: Path, history: History, paths: Iterable[str]) -> Filter:
 
 
 def _covers(path: bytes, target: Target) -> bool:
-    if target.resource not in AT_PATHS or target.root:
+    absolute = path.startswith(b"/")
+    if target.root or target.resource not in ((OUTSIDE,) if absolute else AT_PATHS):
         return False
     name = path_of(target.name)
     return path in (b".", name) or name.startswith(path + b"/")
 
 
 def _known(root: Path, history: History, path: str) -> bytes:
-    """The path from the root. One that never was is a mistake of the caller."""
+    """The path from the root, or an absolute one outside. One that never was is a mistake of the caller."""
     relative = _relative(root, path)
+    if relative.startswith(b"/"):
+        if not any(_covers(relative, target) for target in history.targets()):
+            raise UsageError(f"{path} is outside the workspace {root}, and nothing recorded changed it")
+        return relative
     if os.path.lexists(os.path.join(os.fsencode(root), relative)):
         return relative
     if not any(_covers(relative, target) for target in history.targets()):
@@ -46,7 +54,7 @@ def _known(root: Path, history: History, path: str) -> bytes:
 def _relative(root: Path, path: str) -> bytes:
     # The folder is resolved, the name is not: it may be a link that is meant itself.
     folder, name = os.path.split(os.path.abspath(path))
-    relative = os.path.relpath(os.path.join(os.path.realpath(folder), name), root)
-    if relative == ".." or relative.startswith("../"):
-        raise UsageError(f"{path} is outside the workspace {root}")
-    return os.fsencode(relative)
+    whole = os.path.join(os.path.realpath(folder), name)
+    relative = os.path.relpath(whole, root)
+    outside = relative == ".." or relative.startswith("../")
+    return os.fsencode(whole if outside else relative)

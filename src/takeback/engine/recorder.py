@@ -23,6 +23,7 @@ from takeback.engine.recovery import settle_calls
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.errors import HandedOver, UsageError
+from takeback.ports import Survey
 from takeback.resources.calls.resource import Call
 
 BEFORE_RECORD = faults.crash_point("call-before-record")
@@ -73,6 +74,11 @@ class Wanted(msgspec.Struct, frozen=True):
     session: str = ""
     ref: str = ""
     process: e.Process | None = None
+    payload: Any = None
+    """What exactly a human is asked to allow: the arguments without those that do not matter."""
+    paths: tuple[str, ...] = ()
+    """Those that it is known to write, besides what its arguments say."""
+    survey: Survey = Survey()
 
 
 class Recorder:
@@ -94,8 +100,16 @@ class Recorder:
     # Before
 
     def foreseen(self, wanted: Wanted) -> Wanted:
-        """The same with the effect that it has: a command among its arguments may do more than its tool declares."""
-        return msgspec.structs.replace(wanted, effect=self.gate.effect(wanted.effect, wanted.named))
+        """The same with the effect that it has: a command among its arguments may do more than its tool declares.
+
+        What it names outside the workspace has to be looked at before and after, whoever looks around it.
+        """
+        effect = self.gate.effect(wanted.effect, wanted.named)
+        if effect not in (e.Effect.RESTORABLE, e.Effect.IRREVERSIBLE):
+            return msgspec.structs.replace(wanted, effect=effect)
+        survey = self.gate.outside(wanted.named, wanted.paths)
+        looking = wanted.looking or bool(survey.places)
+        return msgspec.structs.replace(wanted, effect=effect, survey=survey, looking=looking)
 
     def completed(self, wanted: Wanted, *, replayed: bool = False, at_work: bool = False) -> Action | None:
         """The same action, if it was completed and not taken back; or if it is `at_work`, in any process."""
@@ -199,6 +213,8 @@ class Recorder:
                 call_key=key,
                 tool=wanted.tool,
                 intent=wanted.intent,
+                outside=wanted.survey.places,
+                uncaptured=(*wanted.survey.missed, *wanted.survey.stated),
             )
             faults.reach(BEFORE_RECORD)
             id = self._tracker.begin(began, stream=run.id, before=passed, looking=wanted.looking)
@@ -229,6 +245,10 @@ class Recorder:
             raise
         faults.reach(ENDED)
 
+    def live_on(self, id: str) -> None:
+        """Record that its tool has answered while what it started is still at work."""
+        self._tracker.end(id, e.Outcome.DONE, lives_on=True)
+
     def failed(self, id: str, wanted: Wanted | None, why: str, seen: Seen) -> None:
         """Record that it ended badly, with what the world says of it."""
         with self.calls.keeping(seen.result) as kept:
@@ -254,7 +274,7 @@ class Recorder:
             return
         action = self._ledger.history.actions[id]
         changes = change_of(action, in_doubt=in_doubt) if happened else ()
-        if wanted is None or wanted.looking:
+        if wanted is None or bool(getattr(action.began, "marks", ())):
             self._tracker.end(id, outcome, why=why, changes=changes, result=result, full=full)
             (self._beat.remove if self._beat else self._tracker.life.end)(id)
         else:

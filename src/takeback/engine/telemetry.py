@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from takeback.core.intents import IntentAttempted, IntentDelivered, Outcome
-from takeback.ports import Outbox
+from takeback.ports_outbox import Outbox
 
 
 class Instruments:

@@ -7,7 +7,7 @@ human's), to one action, or to several, which then share them. Of a lineage only
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from takeback.engine import processes
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
 from takeback.errors import UsageError
-from takeback.ports import Attributed, Observed, Resource
+from takeback.ports import Attributed, Named, Observed, Resource, Survey
 
 BEGAN = faults.crash_point("action-began")
 ENDING = faults.crash_point("action-ending")
@@ -47,11 +47,16 @@ class Tracker:
         *,
         told: Sequence[Resource] = (),
         attributed: Sequence[Attributed] = (),
+        named: Named | None = None,
     ) -> None:
-        """`told` are resources whose changes are recorded by whoever makes them, and not found by looking."""
+        """`told` are resources whose changes are recorded by whoever makes them, and not found by looking.
+
+        `named` is the one of those observed that is looked at only where an action names something of it.
+        """
         self.ledger = ledger
         self.observed = {resource.name: resource for resource in observed}
         self.attributed = tuple(attributed)
+        self._named = named
         # In the order in which they are taken back: a handler may still need the files as the run left them.
         self.resources: dict[str, Resource] = {r.name: r for r in [*told, *attributed, *observed]}
         self.lock = lock
@@ -60,16 +65,42 @@ class Tracker:
 
     # Marks
 
-    def marks(self) -> tuple[e.Mark, ...]:
-        """Look at the world, with every resource."""
+    def marks(self, also: Sequence[str] = ()) -> tuple[e.Mark, ...]:
+        """Look at the world, with every resource; and at these places outside the workspace."""
         recorded = self.ledger.history.marks
         found = []
         # The other way round than they are taken back: it is the files that tell where there are databases.
         for name, resource in reversed(self.observed.items()):
+            if resource is self._named and not self._attends(also):
+                continue
             if name in recorded:
                 resource.settled(recorded[name])
             found.append(resource.mark())
         return tuple(found)
+
+    def _attends(self, more: Iterable[str] = (), targets: Iterable[Target] = ()) -> bool:
+        """Turn to what open actions and rollbacks name outside the workspace, and to these; False for nothing."""
+        assert self._named is not None
+        history, name = self.ledger.history, self._named.name
+        running = [*history.open_actions(), *history.open_actions(Life.BACKGROUND)]
+        places = {place for action in running for place in getattr(action.began, "outside", ())}
+        swapped = {
+            c.target for a in running for c in getattr(a.began, "swaps", ()) if c.target.resource == name
+        }
+        more, single = tuple(more), {target for target in targets if target.resource == name}
+        attends = bool(places or swapped or more or single)
+        if attends:
+            self._named.attend(places, swapped, more, single)
+        return attends
+
+    def saved(self, targets: Iterable[Target]) -> tuple[e.Mark, ...]:
+        """The last marks, after a look at those of these targets that nobody looked at since they were changed."""
+        if self._named is not None and self._attends(targets=targets):
+            mark = self._named.mark()
+            if changes := self.since_last([mark]):
+                self.attribute(changes, (mark,))
+            return tuple((self.ledger.history.marks | {mark.resource: mark}).values())
+        return tuple(self.ledger.history.marks.values())
 
     def since_last(self, marks: Sequence[e.Mark]) -> list[Change]:
         """What changed between the last recorded marks and these."""
@@ -81,9 +112,9 @@ class Tracker:
             for change in self.observed[mark.resource].changes(last[mark.resource], mark)
         ]
 
-    def observe(self) -> tuple[e.Mark, ...]:
+    def observe(self, also: Sequence[str] = ()) -> tuple[e.Mark, ...]:
         """Look at the world and record what changed since the last look, as whoever's it is."""
-        marks, drift = self._look()
+        marks, drift = self._look(also)
         if drift:
             self.ledger.append(drift)
         return marks
@@ -95,9 +126,9 @@ class Tracker:
         else:
             self.ledger.append([e.DriftSeen(tuple(changes), marks)])
 
-    def _look(self) -> tuple[tuple[e.Mark, ...], list[e.Event]]:
+    def _look(self, also: Sequence[str] = ()) -> tuple[tuple[e.Mark, ...], list[e.Event]]:
         """The marks of this moment, and what is still to be recorded of the way here: nobody's changes."""
-        marks = self.marks()
+        marks = self.marks(also)
         changes = self.since_last(marks)
         owners = self.owners() if changes else []
         if owners:
@@ -129,7 +160,7 @@ class Tracker:
         """Who may be writing now: open actions, the innermost of each lineage, and what lives on of others."""
         history = self.ledger.history
         running = [a for a in history.open_actions() if isinstance(a.began, e.ActionBegan) and a.began.marks]
-        running += [a for a in history.open_actions(Life.BACKGROUND) if self.living(a.id)]
+        running += [a for a in history.open_actions(Life.BACKGROUND) if self.lives_on(a)]
         parents = {getattr(action.began, "parent", "") for action in running}
         return [action for action in running if action.id not in parents]
 
@@ -169,7 +200,7 @@ class Tracker:
             with self.lock.held():
                 self.ledger.refresh()
                 # First the look: what changed before the step is not the step's.
-                began = msgspec.structs.replace(began, marks=self.observe())
+                began = msgspec.structs.replace(began, marks=self.observe(began.outside))
                 record = self.ledger.append([*before, self._in_step(began, step, stream)], stream)[-1]
         faults.reach(BEGAN)
         return record.id
@@ -203,7 +234,7 @@ class Tracker:
             action = history.actions.get(action_id)
             if action is None or not action.is_tool:
                 raise UsageError(f"there is no action {action_id}")
-            if action.life is not Life.OPEN:
+            if action.life is not Life.OPEN and (lives_on or not self._is_told_of(action)):
                 return action
             faults.reach(ENDING)
             changes = (*changes, *self.made_by(action_id))
@@ -217,7 +248,8 @@ class Tracker:
                 self.observe()
             marks = self.marks()
             others = [other for other in owners if other is not action]
-            made = (*shared(self.since_last(marks), others), *changes)
+            in_doubt = all(owner.life is Life.BACKGROUND for owner in (action, *others))
+            made = (*shared(self.since_last(marks), others, in_doubt=in_doubt), *changes)
             if lives_on:
                 self.ledger.append([e.ActionDetached(action_id, made, marks, exit_code)], action.stream)
             else:
@@ -241,6 +273,7 @@ class Tracker:
         ref: str = "",
         effect: e.Effect = e.Effect.RESTORABLE,
         autopilot: bool = False,
+        survey: Survey | None = None,
     ) -> str:
         parent = parent if parent in self.ledger.refresh().actions else ""
         began = e.ActionBegan(
@@ -250,6 +283,8 @@ class Tracker:
             parent=parent,
             ref=ref,
             process=processes.this_process(),
+            outside=survey.places if survey else (),
+            uncaptured=(*survey.missed, *survey.stated) if survey else (),
         )
         return self.begin(began, before=[e.RunBegan(name, actor=actor, parent=parent, autopilot=autopilot)])
 
@@ -284,6 +319,16 @@ class Tracker:
         Where no process was named, the end of none says anything, so nothing of it is settled without a word.
         """
         return run.began.process is None or processes.is_alive(run.began.process, self.life.last_ns(run.id))
+
+    def lives_on(self, action: Action) -> bool:
+        """Whether what an action started may still be at work. In a session it is, until somebody says otherwise."""
+        return self._is_told_of(action) or bool(self.living(action.id))
+
+    def _is_told_of(self, action: Action) -> bool:
+        """Whether it works on in a session that goes on, whose agent tells when it has ended."""
+        run = self.ledger.history.runs.get(action.stream)
+        is_open = run is not None and run.began.detached and run.life is Life.OPEN
+        return action.life is Life.BACKGROUND and is_open and run is not None and self.is_led(run)
 
     def living(self, action_id: str) -> list[int]:
         """Processes that the action started and that still live."""

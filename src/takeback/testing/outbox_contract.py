@@ -35,7 +35,8 @@ from takeback.core.intents import (
     State,
 )
 from takeback.errors import UsageError
-from takeback.ports import Journal, Outbox
+from takeback.ports import Journal
+from takeback.ports_outbox import Outbox
 
 LONG_S = 600.0
 SHORT_S = 0.02

@@ -14,7 +14,7 @@ from takeback.cli.reports import print_report
 from takeback.cli.session import Session, TakebackCommand, plural, sized
 from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
-from takeback.engine.foreseeing import refuse_on_autopilot, why_irreversible
+from takeback.engine.foreseeing import reached, refuse_on_autopilot, why_irreversible, why_uncaptured
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child, run_child
 from takeback.errors import ConflictError, RollbackIncomplete, TakebackError
@@ -66,15 +66,16 @@ def command(
         called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
         actor, parent = os.path.basename(words[0]), workspace.parent_action()
         judged = workspace.foresight.judge(words)
-        why = why_irreversible(judged)
+        survey = workspace.foresight.survey(reached(judged))
+        why = why_irreversible(judged) or why_uncaptured(survey)
         if autopilot and why:
             refuse_on_autopilot(workspace.ledger, called, actor, parent, why)
         if not session.json:
-            for line in warning_lines(judged):
+            for line in warning_lines(judged, survey):
                 click.echo(line, err=True)
         effect = Effect.IRREVERSIBLE if why else Effect.RESTORABLE
         id = workspace.tracker.begin_single(
-            called, actor=actor, parent=parent, effect=effect, autopilot=autopilot
+            called, actor=actor, parent=parent, effect=effect, autopilot=autopilot, survey=survey
         )
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure))
 

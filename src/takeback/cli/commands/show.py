@@ -27,6 +27,7 @@ from takeback.cli.views import (
     action_data,
     change_data,
     checkpoint_data,
+    is_step_taken_back,
     is_worth_a_row,
     run_data,
     what,
@@ -119,7 +120,8 @@ def _data(workspace: Workspace, history: History, found: Found) -> dict[str, obj
             "name": found.name,
             "run": run.id,
             "state": found.life.value,
-            "taken_back": history.is_undone(found.body),
+            "ref": found.ref,
+            "taken_back": is_step_taken_back(history, found),
             "body": found.body,
             "calls": [action.id for action in calls_of(history, run, found.id)],
             "changed": [change_data(change) for change in changes_of_step(history, run, found)],
@@ -151,6 +153,9 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
     lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
     if found.why:
         lines.append(f"  {found.why}")
+    if isinstance(found.began, ActionBegan):
+        lines += [f"  captured outside the workspace: {place}" for place in found.began.outside]
+        lines += [f"  not captured: {text}" for text in found.began.uncaptured]
     if is_call(history, found) and (value := result_of(workspace, found)) is not None:
         lines.append(f"  gave {short(value)}")
     return lines + _changes(workspace, [entry.change for entry in found.made], most)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import click
 
+from takeback.agents import tampering
 from takeback.cli.intents import counted_by_state, outbox_lines
+from takeback.cli.live import changed_so_far, session_data, session_lines, sessions
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
@@ -16,6 +19,7 @@ from takeback.cli.runs import (
 )
 from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at, iso, plural
 from takeback.cli.views import is_worth_a_row, run_data, what
+from takeback.core.change import Change
 from takeback.core.events import Did, Item, RollbackBegan
 from takeback.core.history import History
 from takeback.core.ids import seq_of
@@ -49,11 +53,15 @@ def command(session: Session) -> None:
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
         outbox = counted_by_state(workspace)
+        so_far = changed_so_far(workspace)
+        tampered = tampering.warnings(workspace)
+        workspace.notices += tampered
     if session.json:
-        return session.data(
-            {"protected": True, "root": str(workspace.root), **_data(history, waiting), "outbox": outbox}
-        )
-    for line in [*_lines(str(workspace.root), history, waiting), *outbox_lines(outbox)]:
+        data = _data(history, waiting)
+        data["outbox"] = outbox
+        data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
+        return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
+    for line in [*_lines(str(workspace.root), history, waiting, so_far), *outbox_lines(outbox)]:
         session.line(line)
 
 
@@ -86,7 +94,7 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
     }
 
 
-def _lines(root: str, history: History, waiting: list[Approval]) -> list[str]:
+def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequence[Change]) -> list[str]:
     done = sum(action.is_tool for action in history.actions.values())
     lines = [f"{root} is protected: {plural(done, 'action')} recorded."]
     if chosen := last_action(history):
@@ -102,8 +110,9 @@ def _lines(root: str, history: History, waiting: list[Approval]) -> list[str]:
         lines.append(f"The last {action.kind} ({action.id}) is incomplete. Not as before:")
         lines += [f"  {item.target.said}: {item.why or item.did}" for item in items[:10]]
         lines.append(f"  {_way_on(history, action, items)}")
-    for run in _going_on(history):
-        lines.append(f"Run {run.id} is at work, begun {ago(run.began_us)}: {run.began.name}")
+    lines += [line for run in sessions(history) for line in session_lines(history, run, so_far)]
+    programs = [run for run in _going_on(history) if not run.began.detached]
+    lines += [f"Run {run.id} is at work, begun {ago(run.began_us)}: {run.began.name}" for run in programs]
     if idle := _last_without_effect(history):
         lines.append(
             f"Run {idle.id} was interrupted {ago(idle.ended_us)} and had changed nothing: {idle.began.name}"

@@ -35,6 +35,18 @@ class Place:
         self.root = os.fsencode(root)
         self.device = os.fstat(self.fd).st_dev
 
+    @classmethod
+    def without_links(cls, path: bytes) -> Place:
+        """A folder by its absolute path, no name of which may be a link."""
+        top = cls(b"/")
+        if path.strip(b"/"):
+            try:
+                fd = top.open(path.strip(b"/"))
+            finally:
+                top.close()
+            top.fd, top.root, top.device = fd, path, os.fstat(fd).st_dev
+        return top
+
     def open(self, path: bytes) -> int:
         """A descriptor of the folder at this path; the caller closes it."""
         if path and (fd := linux.open_beneath(self.fd, path, FOLDER_FLAGS)) >= 0:

@@ -27,6 +27,7 @@ from takeback.resources.files.entry import (
     Entry,
     change_of,
     entry_of,
+    join,
     path_of_target,
     split,
     version_of,
@@ -55,7 +56,7 @@ class Files:
 
     def __init__(
         self,
-        root: Path,
+        root: Path | Place,
         state: Path,
         blobs: BlobStore,
         contents: Contents,
@@ -68,7 +69,7 @@ class Files:
         watching: bool,
         progress: Progress,
     ) -> None:
-        self._place = place = Place(root)
+        self._place = place = root if isinstance(root, Place) else Place(root)
         self._blobs = blobs
         self._contents = contents
         self._progress = progress
@@ -147,6 +148,14 @@ class Files:
         folders = [folder for _, folder in self._observer.known.walk()]
         sizes = [row.entry.size for folder in folders for row in folder.files.values()]
         return len(sizes), sum(sizes)
+
+    def entries(self) -> Iterator[tuple[bytes, Entry]]:
+        """Every path that is known, but for the root."""
+        for path, folder in self._observer.known.walk():
+            if path:
+                yield path, folder.entry
+            for name, row in folder.files.items():
+                yield join(path, name), row.entry
 
     def audit(self) -> list[Finding]:
         """Read every file again and compare it with what is believed of it, whatever its times say."""

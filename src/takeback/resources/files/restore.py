@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from takeback import faults
+from takeback.core.codec import text_of
 from takeback.core.events import Did
 from takeback.errors import CorruptionError
 from takeback.ports import Contents, Progress
@@ -35,7 +36,7 @@ REMOVED = faults.crash_point("restore-removed")
 DRESSED = faults.crash_point("restore-dressed")
 
 
-_WORDS = {errno.EXDEV: "it is on another file system than the workspace's root"}
+_WORDS = {errno.EXDEV: "it is on another file system than the folder that it is put back from"}
 
 
 class Restorer:
@@ -91,7 +92,7 @@ class Restorer:
             self._retry_closed(b"", lambda _fd: made.append(Staging(self.place, self.rollback)))
         except OSError as error:
             for work in _open(works):
-                work.fail(f"nothing can be written in the workspace's folder: {error.strerror}")
+                work.fail(f"nothing can be written in {text_of(self.place.root)}: {error.strerror}")
             self._open.close()
             return None
         return made[0]

@@ -128,6 +128,10 @@ class Found:
                 self._outside = set()
         return self._outside
 
+    def claimed_outside(self) -> set[bytes]:
+        """Paths outside the root that nobody else has to look after."""
+        return {path + suffix for path in self.outside for suffix in (b"", *SUFFIXES)}
+
     def guard(self, path: bytes) -> None:
         """Look after a database outside the root from now on."""
         if path not in self.outside:

@@ -1,0 +1,181 @@
+"""Which of the paths that an action names outside the workspace can be captured before it begins.
+
+A path is meant where it really is: its folder with links resolved; and where it is a link itself, also what that
+leads to, for a command may write through it. What is not there yet is captured from its first missing name on.
+What is too large, or cannot be read, is said and not captured.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from takeback.core.codec import text_of
+from takeback.ports import Reached, Survey
+
+FILES_MAX, BYTES_MAX = 10_000, 256 << 20
+
+_MACHINE = (b"/proc", b"/sys", b"/dev")
+_SHARED_MEMORY = b"/dev/shm"
+
+_stat = os.lstat
+
+
+class Refused(Exception):
+    """Why a place is not captured, in words."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much is captured for one action. Zero means no limit."""
+
+    capture: bool = True
+    files: int = FILES_MAX
+    bytes: int = BYTES_MAX
+
+
+class Surveyor:
+    """Looks at what actions name. Nothing is read but names, sizes and rights."""
+
+    def __init__(self, root: Path, own: Path, limits: Callable[[], Limits]) -> None:
+        """`own` is where Takeback keeps its state. The limits are asked for anew each time."""
+        self._root = os.fsencode(os.path.realpath(root))
+        self._own = os.fsencode(os.path.realpath(own))
+        self._limits_now = limits
+        self._limits = Limits()
+
+    def __call__(self, named: Iterable[Reached]) -> Survey:
+        found: dict[bytes, None] = {}
+        missed: dict[str, None] = {}
+        stated: dict[str, None] = {}
+        self._limits = self._limits_now()
+        left = _Left(self._limits)
+        for reached in named:
+            for place in self._places(reached):
+                if any(_is_below(place, other) for other in found):
+                    continue
+                try:
+                    self._refuse(place)
+                    if _is_shared(place) and reached.somewhere:
+                        raise Refused("which of the files in it are written is not known")
+                    closed = left.take(place)
+                except Refused as why:
+                    serious = self._limits.capture and not reached.perhaps
+                    said = missed if serious and not (reached.somewhere and _is_shared(place)) else stated
+                    said[f"{text_of(place)} was not captured: {why}"] = None
+                    continue
+                found[place] = None
+                missed |= {f"{text_of(path)} was not captured: it cannot be read": None for path in closed}
+        places = [place for place in found if not any(_is_below(place, p) for p in found if p != place)]
+        return Survey(tuple(map(text_of, sorted(places))), tuple(missed), tuple(stated))
+
+    def _places(self, reached: Reached) -> Iterator[bytes]:
+        """Where a path really is, outside the workspace."""
+        path = os.path.normpath(os.fsencode(reached.path))
+        folder, name = os.path.split(path)
+        itself = os.path.join(os.path.realpath(folder), name)
+        behind = os.fsencode(reached.really) if reached.really else os.path.realpath(path)
+        for place in dict.fromkeys([itself, *([] if _is_machine(itself) else [behind])]):
+            if reached.perhaps and (_is_folder(place) or _is_machine(place)):
+                # Many tools are told a folder, and few change all of it.
+                continue
+            if not _is_below(place, self._root):
+                yield _first_missing(place)
+
+    def _refuse(self, place: bytes) -> None:
+        if not self._limits.capture:
+            raise Refused("takeback.toml says that nothing outside is")
+        if _is_below(self._root, place):
+            raise Refused("the workspace itself lies in it")
+        if _is_below(self._own, place) or _is_below(place, self._own):
+            raise Refused("Takeback keeps its own state there")
+        if _is_machine(place) or place == b"/":
+            raise Refused("it is no ordinary folder or file")
+        if not os.access(os.path.dirname(place), os.R_OK | os.X_OK):
+            raise Refused("its folder cannot be looked into")
+
+
+class _Left:
+    """How much may still be captured for this action."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files = self._bytes = 0
+
+    def take(self, place: bytes) -> list[bytes]:
+        """Count what is there, or refuse it as a whole; gives files in it that could be lost and cannot be read."""
+        files, size, closed = self._files, self._bytes, []
+        device = _stat(os.path.dirname(place)).st_dev
+        for path, found in _everything(place):
+            files += 1
+            size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+            if found.st_dev != device:
+                raise Refused(f"{text_of(path)} is on another file system than the folder around it")
+            if self._limits.files and files > self._limits.files:
+                raise Refused(f"with it there would be more than {self._limits.files:,} files")
+            if self._limits.bytes and size > self._limits.bytes:
+                raise Refused(f"with it there would be more than {self._limits.bytes / 2**20:,.0f} MB")
+            if stat.S_ISREG(found.st_mode) and not os.access(path, os.R_OK):
+                closed.append(path)
+        self._files, self._bytes = files, size
+        return closed
+
+
+def _everything(place: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
+    """A path and all below it, through no link."""
+    pending = [place]
+    while pending:
+        path = pending.pop()
+        try:
+            found = _stat(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise Refused(f"{text_of(path)} cannot be looked at ({error.strerror})") from error
+        yield path, found
+        if not stat.S_ISDIR(found.st_mode):
+            continue
+        try:
+            pending += [os.path.join(path, name) for name in os.listdir(path)]
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if found.st_uid != os.geteuid():
+                # It is closed to us, and so to the command: what is in it stays.
+                continue
+            raise Refused(f"{text_of(path)} cannot be looked into ({error.strerror})") from error
+
+
+def _first_missing(place: bytes) -> bytes:
+    """The highest name on the way that is not there, or the place itself."""
+    while not os.path.lexists(os.path.dirname(place)):
+        place = os.path.dirname(place)
+    return place
+
+
+def _is_below(path: bytes, top: bytes) -> bool:
+    return path == top or path.startswith(top.rstrip(b"/") + b"/")
+
+
+def _is_machine(place: bytes) -> bool:
+    """Whether it is no file on a disk, but a word of the kernel's."""
+    return any(_is_below(place, top) for top in _MACHINE) and not _is_below(place, _SHARED_MEMORY)
+
+
+def _is_folder(place: bytes) -> bool:
+    try:
+        return stat.S_ISDIR(_stat(place).st_mode)
+    except OSError:
+        return False
+
+
+def _is_shared(place: bytes) -> bool:
+    """Whether everybody puts things there, as into /tmp."""
+    try:
+        mode = _stat(place).st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX and mode & stat.S_IWOTH)
