@@ -1,4 +1,4 @@
-"""The port of the outbox: what is to be sent once its run has committed. Its contract is in `takeback.testing` too."""
+"""The port of the outbox: what is to be sent once its run has committed. The contract is in `takeback.testing`."""
 
 from __future__ import annotations
 
