@@ -106,9 +106,9 @@ class Courier:
     def _turn(self, *, once: bool, run: str) -> bool:
         """Claim, record, and wait where there is nothing to do; False where that was all."""
         came = self._claim(run) if len(self._held) <= self._concurrency else 0
-        self._record(wait=bool(self._held))
-        if self._held or came:
-            return True
+        ended = self._record(wait=bool(self._held))
+        if self._held or came or ended:
+            return True  # what has just ended may have made the next of its ordering key due
         if once:
             return False
         bury(self._outbox)
@@ -147,8 +147,8 @@ class Courier:
             faults.reach(SENT)
             self._done.put(outcome)
 
-    def _record(self, *, wait: bool) -> None:
-        """Record what the threads said, hold the rest longer, and give up what takes too long."""
+    def _record(self, *, wait: bool) -> int:
+        """Record what the threads said, hold the rest longer, and give up what takes too long; gives how many ended."""
         ended = self._ended(wait=wait)
         ended = [one for one in ended if self._held.get(_of(one).id) is _of(one)]
         outcomes = [one for one in ended if isinstance(one, Outcome)]
@@ -167,6 +167,7 @@ class Courier:
         if self._held and now - self._renewed > self._lease_s / 3:
             self._renewed = now
             self._outbox.renew(list(self._held.values()), self._lease_s)
+        return len(ended)
 
     def _ended(self, *, wait: bool) -> list[Outcome | Queued]:
         found: list[Outcome | Queued] = []
