@@ -177,7 +177,8 @@ def session(tree: Path, home: Path, rounds: int, folder: Path) -> dict[str, list
 def prepare(folder: Path, given: Path | None, files: int) -> Path:
     tree = _tree.copy(given, folder) if given else _tree.generate(folder, files)
     if not (tree / ".git").exists():
-        for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+        # Packed, as git does by itself with so many objects; a hook should not meet it in the middle of that.
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"], ["gc", "-q"]):
             named = ["-c", "user.name=bench", "-c", "user.email=bench@example.org", "-c", "gc.auto=0"]
             subprocess.run(["git", "-C", str(tree), *named, *words], check=True)
     return tree
