@@ -68,6 +68,8 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     base = tmp_path_factory.getbasetemp()
     monkeypatch.setenv("TAKEBACK_HOME", str(base / f"takeback-home-{next(_state_number)}"))
     monkeypatch.delenv("TAKEBACK_ACTION", raising=False)
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     for role in ("AUTHOR", "COMMITTER"):

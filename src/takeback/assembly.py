@@ -107,10 +107,14 @@ class Assembly:
 
     def accept_config(self) -> None:
         """Let the settings that an action wrote take effect."""
-        timeline = self.history.timeline(CONFIG)
-        if timeline:
-            self.ledger.append([e.ConfigAccepted(timeline[-1].change.after.id, config.actor())])
+        self.accept(CONFIG)
         self.__dict__.pop("settings", None)
+
+    def accept(self, target: Target) -> None:
+        """A human has seen what an action wrote there, and wants it so."""
+        if self.history.untrusted_since(target):
+            latest = self.history.timeline(target)[-1].change.after
+            self.ledger.append([e.ConfigAccepted(latest.id, config.actor(), target.name)])
 
     @cached_property
     def store(self) -> PackStore:
@@ -247,11 +251,11 @@ class Assembly:
             ),
         )
 
-    @cached_property
+    @property
     def foresight(self) -> Foresight:
-        """What commands would do here."""
+        """What commands would do here. Made anew each time: whoever asks next may have another home."""
         surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside)
-        return Foresight(self.root, config.home_folder(), surveyor)
+        return Foresight(self.root, config.home_folder(), surveyor, config.here)
 
     def _limits_outside(self) -> Limits:
         given = self.settings.outside
@@ -259,8 +263,9 @@ class Assembly:
 
     def _judging(self) -> Judging:
         """The rules, for one run."""
+        foresight = self.foresight
         return Judging(
-            self.settings.rules, self.root, self.settings.tools, self.foresight, self.foresight.survey_of
+            self.settings.rules, self.root, self.settings.tools, foresight, foresight.survey_of, config.here
         )
 
     def recover(self) -> None:

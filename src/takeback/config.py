@@ -6,8 +6,11 @@ import os
 import shlex
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import platformdirs
@@ -21,6 +24,9 @@ FILE = "takeback.toml"
 COMMAND_MAX = 10_000
 
 _began_in = ""
+
+_environment: ContextVar[Mapping[str, str] | None] = ContextVar("environment", default=None)
+_here: ContextVar[str] = ContextVar("here", default="")
 
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -38,6 +44,15 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     quota_bytes: Count = 20 * 2**30
     keep_days: Count = 30
     keep_checkpoints: Count = 10_000
+
+
+class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """Coding agents that are followed through their hooks."""
+
+    autopilot: bool = False
+    """Nobody watches: what cannot be taken back is refused instead of asked for."""
+    when_unprotected: Literal["block", "warn"] = "block"
+    """What becomes of a call that cannot be recorded."""
 
 
 class OutsideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
@@ -58,6 +73,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreConfig = StoreConfig()
     outside: OutsideConfig = OutsideConfig()
     rules: Rules = Rules()
+    agents: AgentsConfig = AgentsConfig()
     tools: dict[str, ToolTarget] = {}
     """Short names of tools, for plans and rules: a name to package.module:function."""
 
@@ -85,7 +101,7 @@ def parse_config(text: str, path: Path) -> Config:
 
 def state_home() -> Path:
     """Where all state is kept: $TAKEBACK_HOME, else the platform's folder for it."""
-    if named := os.environ.get("TAKEBACK_HOME"):
+    if named := _variable("TAKEBACK_HOME"):
         return Path(os.path.realpath(named))
     return platformdirs.user_state_path("takeback")
 
@@ -97,12 +113,24 @@ def names_state_home() -> bool:
 
 def home_folder() -> Path:
     """The user's own home folder, which is not protected as a whole by accident."""
-    return Path(os.path.realpath(os.path.expanduser("~")))
+    return Path(os.path.realpath(_variable("HOME") or os.path.expanduser("~")))
+
+
+def named_folder(variable: str) -> Path | None:
+    """The folder that a variable names, if it is set: other programs let their users move their settings by one."""
+    named = _variable(variable) if variable else ""
+    return Path(named) if named else None
+
+
+def environment_with(more: Mapping[str, str]) -> dict[str, str]:
+    """What a process that we start is given: all of ours but what Takeback says of us, and this."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TAKEBACK_")}
+    return ours | dict(more)
 
 
 def parent_action() -> str:
     """The action inside which this process runs, if any."""
-    return os.environ.get("TAKEBACK_ACTION", "")
+    return _variable("TAKEBACK_ACTION")
 
 
 def command_line() -> tuple[str, ...]:
@@ -131,7 +159,30 @@ def began_in(folder: str) -> None:
 
 def folder() -> str:
     """Where the command line was given, as far as anybody said; else where we are."""
-    return _began_in or os.getcwd()
+    return _began_in or here()
+
+
+def here() -> str:
+    """The folder from which relative paths are meant: that of whoever asked, or our own."""
+    return _here.get() or os.getcwd()
+
+
+@contextmanager
+def calling(environment: Mapping[str, str] | None = None, folder: str = "") -> Iterator[None]:
+    """Answer for another process in this block: the one that asked the daemon, which has neither its environment
+    nor its folder. Only for this thread."""
+    told = _environment.set(_environment.get() if environment is None else environment)
+    stood = _here.set(folder or _here.get())
+    try:
+        yield
+    finally:
+        _environment.reset(told)
+        _here.reset(stood)
+
+
+def _variable(name: str) -> str:
+    told = _environment.get()
+    return (os.environ if told is None else told).get(name, "")
 
 
 def debugging() -> bool:
@@ -141,7 +192,7 @@ def debugging() -> bool:
 
 def actor() -> str:
     """Who is working here, for the log."""
-    return os.environ.get("TAKEBACK_ACTOR", "")
+    return _variable("TAKEBACK_ACTOR")
 
 
 def postgres_options() -> str:

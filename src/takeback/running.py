@@ -156,12 +156,14 @@ class Running(Assembly):
         return self.runs.give_back(run, config.actor(), note, happened, never)
 
     def inside_action(self) -> str:
-        """The action in whose process tree this process is, by its environment, its own number or its parents'."""
+        """The action, or session, in whose process tree this process is, by its environment or by its lineage."""
         if parent := self.parent_action():
             return parent
-        line = processes.lineage()
-        running = self.history.open_actions()
-        return next((a.id for a in running if getattr(a.began, "process", None) in line), "")
+        line, history = processes.lineage(), self.history
+        running = (a.id for a in history.open_actions() if getattr(a.began, "process", None) in line)
+        # The agent of a session is inside of it also between its calls.
+        led = (run.id for run in history.open_runs() if run.began.detached and run.began.process in line)
+        return next(running, "") or next(led, "")
 
     def parent_action(self) -> str:
         """The action of this workspace inside which this process runs."""

@@ -142,15 +142,17 @@ class Workspace(Running):
         self,
         *wanted: str,
         to: str | Checkpoint | None = None,
+        agent: str = "",
         paths: Iterable[str] = (),
         preview: bool = False,
         on_conflict: str = "stop",
     ) -> RollbackReport:
-        """Take back what recorded actions did: the last one, these, or all after a checkpoint."""
+        """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
         return _complete(
             self.rollbacks.undo(
                 wanted,
                 to=_id(to),
+                agent=agent,
                 wanted=path_filter(self.root, self.history, paths),
                 preview=preview,
                 on_conflict=_choice(on_conflict),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from takeback.agents import hook
+from takeback.agents import hook, once
 from takeback.agents.dialects import dialect
 from takeback.agents.event import SILENT, Event, Kind
 from takeback.opening import open_workspace
@@ -110,7 +110,7 @@ def _events(agent: str, project: Path) -> list[Event]:
     return [dialect(agent).read(*here(entry, project)) for entry in recording.recorded(RECORDS[agent])]
 
 
-def test_a_session_without_calls_leaves_nothing(project: Path, opened: Workspace) -> None:
+def test_a_session_without_calls_does_nothing(project: Path, opened: Workspace) -> None:
     for event in (
         "SessionStart",
         "UserPromptSubmit",
@@ -123,7 +123,8 @@ def test_a_session_without_calls_leaves_nothing(project: Path, opened: Workspace
         given = {"hook_event_name": event, "session_id": "s", "cwd": str(project)}
         given |= {"tool_name": "Bash", "tool_use_id": "t"}
         assert hook.handle("claude-code", json.dumps(given).encode(), {}) == SILENT
-    assert not opened.history.runs
+    assert not opened.history.actions
+    assert not opened.history.open_runs()
 
 
 def test_calls_that_are_alike_are_each_recorded(project: Path, opened: Workspace) -> None:
@@ -149,11 +150,9 @@ def test_a_call_that_cannot_be_protected_is_refused_with_a_reason(project: Path,
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TAKEBACK_HOME", str(state))
         refused = json.loads(hook.handle("claude-code", *begun).stdout)
-        warned = json.loads(hook.handle("claude-code", *begun, blocks=False).stdout)
         stopped = hook.handle("claude-code", begun[0].replace(b"PreToolUse", b"Stop"), begun[1])
     assert refused["hookSpecificOutput"]["permissionDecision"] == "deny"
     assert "Takeback cannot protect this" in refused["hookSpecificOutput"]["permissionDecisionReason"]
-    assert list(warned) == ["systemMessage"]
     # To refuse the end of a prompt would have the agent go on for ever.
     assert stopped.code == 0
     assert list(json.loads(stopped.stdout)) == ["systemMessage"]
@@ -165,5 +164,5 @@ def test_what_cannot_be_read_is_told(project: Path) -> None:
 
 
 def test_wrong_use_is_no_refusal(capfd: pytest.CaptureFixture[str]) -> None:
-    assert hook.main([]) == 1
+    assert once.main([]) == 1
     assert "usage: takeback-hook AGENT" in capfd.readouterr().err

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from takeback.agents.following import of_prompt
 from takeback.agents.settings import apply
 from takeback.opening import open_workspace
 from tests.world.cli import Workspace
@@ -28,7 +27,7 @@ def desk_with_hook(folder: Path, agent: str) -> clients.Desk:
     stories.begin(desk.project)
     program = folder / "bin/takeback-hook"
     program.parent.mkdir()
-    run = shlex.join([sys.executable, "-m", "takeback.agents.hook"])
+    run = shlex.join([sys.executable, "-m", "takeback.agents.once"])
     program.write_text(f'#!/bin/sh\nPYTHONPATH={installing.ROOT / "src"} PYTHONSAFEPATH=1 exec {run} "$@"\n')
     program.chmod(0o755)
     desk.more["TAKEBACK_HOME"] = str(folder / "state")
@@ -66,11 +65,8 @@ def test_a_session_is_taken_back_call_by_call_prompt_by_prompt_and_whole(agent: 
     # One prompt, with what a subagent did for it.
     with open_workspace(desk.project, home=tmp_path / "state", watching=False) as tb:
         first, second = (run for run in tb.history.runs.values())
-        prompts = {
-            str(getattr(tb.history.actions[id].began, "ref", "")).split("\t")[2] for id in second.actions
-        }
-        ids = [id for prompt in prompts for id in of_prompt(tb, agent, second.began.session, prompt)]
-        assert tb.undo(*ids).verdict == "clean"
+        (prompt,) = second.steps
+        assert tb.undo(prompt).verdict == "clean"
         assert seen(desk.project) == with_mine
 
         # All of a session. What the human did in between stays.

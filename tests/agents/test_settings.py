@@ -217,7 +217,7 @@ def test_a_file_is_changed_whole_and_keeps_its_mode(tmp_path: Path) -> None:
     apply.uninstalling("claude-code", path).make()
     assert path.read_bytes() == FOREIGN.encode()
     assert path.stat().st_mode & 0o777 == 0o640
-    assert [entry.name for entry in path.parent.iterdir()] == ["settings.json"]
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("agent", settings.LAYOUTS)

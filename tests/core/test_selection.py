@@ -7,8 +7,9 @@ import pytest
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import selection as select
+from takeback.core.change import Change, Target
 from takeback.errors import UsageError
-from tests.core.story import Story
+from tests.core.story import Story, version
 
 
 def test_a_step_names_its_actions() -> None:
@@ -18,6 +19,32 @@ def test_a_step_names_its_actions() -> None:
     inside = story.act({"f": "1"}, run, step=step)
     story.act({"g": "1"}, run)
     assert select.of_ids(story.history, [step]).actions == (inside,)
+
+
+def test_an_action_stands_for_what_happened_inside_of_it_too() -> None:
+    story = Story()
+    outer = story.tell(e.ActionBegan("agent", e.Effect.RESTORABLE)).id
+    run = story.run()
+    inner = story.tell(e.ActionBegan("call", e.Effect.RESTORABLE, parent=outer), run).id
+    innermost = story.tell(e.ActionBegan("call", e.Effect.RESTORABLE, parent=inner), run).id
+    story.act({"f": "1"}, run)
+    assert select.of_ids(story.history, [outer]).actions == (outer, inner, innermost)
+
+
+def test_what_one_agent_did() -> None:
+    story = Story()
+    run = story.run()
+    for actor in ("claude-code", "claude-code:Explore:a1", "codex"):
+        id = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, actor=actor), run).id
+        change = Change(Target("files", actor), version(""), version("1"))
+        story.tell(e.ActionEnded(id, e.Outcome.DONE, (change,)), run)
+    main, helper, other = story.history.actions
+    assert select.of_agent(story.history, "claude-code").actions == (main, helper)
+    for name in ("Explore", "a1", "claude-code:Explore:a1"):
+        assert select.of_agent(story.history, name).actions == (helper,)
+    assert select.of_ids(story.history, [run], agent="codex").actions == (other,)
+    with pytest.raises(UsageError, match="no agent 'a'"):
+        select.of_agent(story.history, "a")
 
 
 def test_after_a_checkpoint() -> None:

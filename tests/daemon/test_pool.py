@@ -51,9 +51,9 @@ def test_the_one_that_was_not_used_for_longest_is_closed(opening: Opening) -> No
     for name in ("a", "b", "a", "c"):
         with pool.workspace(opening.root(name)) as workspace:
             workspace.save()
-    assert [root.name for root in pool.roots()] == ["a", "c"]
+    assert [root.name for root in pool.open()] == ["a", "c"]
     pool.close()
-    assert pool.roots() == []
+    assert pool.open() == {}
 
 
 def test_after_an_error_it_is_opened_anew(opening: Opening) -> None:

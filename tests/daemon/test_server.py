@@ -24,6 +24,7 @@ KNOCK = Path(knock.__file__)
 ECHO = Path(__file__).parent / "echo.py"
 REPOSITORY = Path(__file__).parents[2]
 WAIT_S = 20.0
+SOCKET = os.fsdecode(knock.SOCKET)
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -36,16 +37,17 @@ def daemon(home: Path, idle_s: float = 60.0) -> Iterator[subprocess.Popen[bytes]
     words = [sys.executable, str(ECHO), str(home), str(idle_s)]
     with subprocess.Popen(words, env=environment(home)) as process:
         try:
-            wait_for(home / knock.SOCKET)
+            wait_for(home)
             yield process
         finally:
             process.kill()
 
 
-def wait_for(path: Path) -> None:
+def wait_for(home: Path) -> None:
+    """Until somebody is at the socket. One that was killed leaves its name behind."""
     deadline = time.monotonic() + WAIT_S
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} did not appear"
+    while ask(home) is None:
+        assert time.monotonic() < deadline, f"nobody is at {home / SOCKET}"
         time.sleep(0.01)
 
 
@@ -65,6 +67,10 @@ def tell(
     return done.returncode, done.stdout
 
 
+def ask(home: Path, wait_s: float = WAIT_S) -> knock.Answer | None:
+    return knock.ask(os.fsencode(home), knock.request(b"echo", b"x", {}), wait_s)
+
+
 def test_an_event_goes_there_and_its_answer_comes_back(tmp_path: Path) -> None:
     event = b'{"a": "\\u0000"}' + bytes(range(256)) * 2000
     with daemon(tmp_path / "state") as process:
@@ -72,7 +78,8 @@ def test_an_event_goes_there_and_its_answer_comes_back(tmp_path: Path) -> None:
     head, _, rest = out.partition(b"\n")
     assert code == len(event) % 100
     assert rest == event
-    names = sorted({"CLAUDE_PROJECT_DIR", "TAKEBACK_HOME"} | {n for n in knock.PASSED if n in os.environ})
+    told = [os.fsdecode(name) for name in knock.PASSED]
+    names = sorted({"CLAUDE_PROJECT_DIR"} | {name for name in told if name in os.environ})
     assert head.decode() == f"echo {tmp_path} {names} {process.pid}"
 
 
@@ -80,7 +87,7 @@ def test_the_socket_is_the_users_alone(tmp_path: Path) -> None:
     home = tmp_path / "state"
     with daemon(home):
         assert stat.S_IMODE(os.stat(home).st_mode) == 0o700
-        assert stat.S_IMODE(os.stat(home / knock.SOCKET).st_mode) == 0o600
+        assert stat.S_IMODE(os.stat(home / SOCKET).st_mode) == 0o600
         assert stat.S_IMODE(os.stat(home / "daemon.lock").st_mode) == 0o600
 
 
@@ -116,14 +123,14 @@ def test_many_at_once(tmp_path: Path) -> None:
 def test_it_ends_when_nobody_needs_it(tmp_path: Path) -> None:
     with daemon(tmp_path, idle_s=0.3) as process:
         assert process.wait(WAIT_S) == 0
-        assert not (tmp_path / knock.SOCKET).exists()
+        assert not (tmp_path / SOCKET).exists()
 
 
 def test_what_is_no_event_does_no_harm(tmp_path: Path) -> None:
     with daemon(tmp_path):
         for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b"takeback 1\0\0", os.urandom(5000)):
             with socket.socket(socket.AF_UNIX) as client:
-                client.connect(str(tmp_path / knock.SOCKET))
+                client.connect(str(tmp_path / SOCKET))
                 client.sendall(data)
                 client.shutdown(socket.SHUT_WR)
                 assert client.recv(10) == b""
@@ -133,7 +140,7 @@ def test_what_is_no_event_does_no_harm(tmp_path: Path) -> None:
 def test_one_who_goes_away_does_no_harm(tmp_path: Path) -> None:
     with daemon(tmp_path):
         with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(tmp_path / knock.SOCKET))
+            client.connect(str(tmp_path / SOCKET))
             client.sendall(b"takeback 1\0half")
         assert tell(tmp_path, b"x")[0] == 1
 
@@ -146,26 +153,24 @@ def test_another_installation_replaces_it(tmp_path: Path, monkeypatch: pytest.Mo
     home = tmp_path / "state"
     with daemon(home) as process:
         monkeypatch.setattr(knock, "__file__", str(other))
-        monkeypatch.setenv("TAKEBACK_HOME", str(home))
-        assert knock.ask(knock.request("echo", b"x")) is None
+        assert ask(home) is None
         assert process.wait(WAIT_S) == 0
 
 
-def test_a_stale_socket_is_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TAKEBACK_HOME", str(tmp_path))
+def test_a_stale_socket_is_no_daemon(tmp_path: Path) -> None:
     with daemon(tmp_path) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert (tmp_path / knock.SOCKET).exists()
-        assert knock.ask(knock.request("echo", b"x")) is None
+        assert (tmp_path / SOCKET).exists()
+        assert ask(tmp_path) is None
     with daemon(tmp_path):
         assert tell(tmp_path, b"x")[0] == 1
 
 
 def test_what_goes_over_the_wire() -> None:
-    request = wire.read(knock.request("codex", b"\0\0data\0"))
+    request = wire.read(knock.request(b"codex", b"\0\0data\0", {}))
     assert (request.agent, request.data, request.pid) == ("codex", b"\0\0data\0", os.getppid())
     assert request.identity == knock.identity()
-    assert Answer(3, b"out", b"err").encoded() == b"3 3\nouterr"
+    assert Answer(3, b"out", b"err").encoded() == b"3 3 3\nouterr"
     with pytest.raises(Garbled):
         wire.read(b"takeback 2\0" + b"\0".join([b"a"] * 9))

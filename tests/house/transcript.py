@@ -112,6 +112,8 @@ class Reader:
         ours = ("TAKEBACK", "PYTEST")
         self._env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self._env |= {"TAKEBACK_HOME": str(folder / "home"), "NO_COLOR": "1", "COLUMNS": "120"}
+        (folder / "user").mkdir()
+        self._env["HOME"] = str(folder / "user")  # with the settings of nobody
         self._env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
     def shell(self, line: str) -> tuple[int, str]:

@@ -57,8 +57,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """It goes on after its end was told."""
     alone: bool = False
     """The agent uses no other tool while it uses this one. So if it begins another, this one is over, told or not."""
+    reads: bool = False
+    """It is a tool of the agent's own that only looks. What others bring along may do anything, whatever its name."""
     delegates: bool = False
     """It only has a subagent work, whose own calls are told too."""
+    quiet: bool = False
+    """Nothing of the session is at work in the background any more."""
     paths: tuple[str, ...] = ()
     """Those that an editing tool names, from the root of the file system on where that can be known."""
     cwd: str = ""

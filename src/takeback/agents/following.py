@@ -1,102 +1,178 @@
-"""A session of an agent, as it is told by its hooks: each tool call is an action of one run.
+"""A session of an agent, as its hooks tell it: a run. Each prompt is a step of it, and each tool call an action.
 
 Hooks tell too little. A call that was refused by somebody else, or a patch that did not apply, is begun and never
 ended. A command in the background is told to have ended when it has only begun. So what is known from elsewhere
 counts too: a tool that is never used beside another one is over when the next one begins; a prompt that is done, or a
-subagent, or a session, has no more open calls; and what works in the background is open until its end is told.
+subagent, or a session, has no more open calls; and what works in the background does so until its end is told.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+import msgspec
+
 from takeback import workspace
+from takeback.agents import telling
+from takeback.agents.dialects import dialect
 from takeback.agents.event import Decision, Do, Event, Kind
 from takeback.core.lifecycle import Life
+from takeback.core.redact import redact
+from takeback.core.rules import Rules
 from takeback.core.subjects import Action as Recorded
-from takeback.engine.seam import Action, Ask, Denied
+from takeback.core.subjects import Run
+from takeback.engine.seam import ASKED, Action, Ask, Denied
 from takeback.engine.sessions import Session
 from takeback.errors import UsageError
 
-BACKGROUND, ALONE = "background", "alone"
+ALONE = "alone"
+CHILD = "child of "
+VOLATILE = ("description", "timeout", "explanation")
+"""What an agent tells of a call besides what it is to do: with another word on it, it is the same call."""
+OWN = re.compile(
+    r"\s*takeback +(?:undo|redo|restore|save|status|log|show|diff|verify|du|approvals)(?: +[\w./=,:@%+-]+)*\s*"
+)
+"""Takeback itself, asked for in the agent, and nothing beside it."""
+TITLE_CHARS_MAX = 80
+PROMPT_CHARS_MAX = 2000
+ERROR_CHARS_MAX = 500
+UNTOLD = "its end was never told: it was refused, failed or was stopped"
+HELD = "Takeback asks for your word: it may not be possible to take this back"
 
 
 class Following:
     """One event after the other, each perhaps in a process of its own."""
 
-    def __init__(self, agent: str, opened: workspace.Workspace) -> None:
+    def __init__(self, agent: str, opened: workspace.Workspace, *, pid: int = 0) -> None:
+        """`pid` is the process of the agent itself, where it is known: with its end the session is over."""
         self._agent = agent
         self._workspace = opened
+        self._pid = pid
+        self._speech = dialect(agent)
 
     def tell(self, event: Event) -> Decision:
         """Record what an event says, and decide what the agent is answered."""
+        event = self._adopted(event)
+        decision = self._follow(event)
+        if self._speech.can_tell(event):
+            news = telling.news(self._workspace, _key(self._agent, event), event)
+            decision = msgspec.structs.replace(decision, context=news)
+        return decision
+
+    def _follow(self, event: Event) -> Decision:
         if event.kind is Kind.BEGIN:
             return self._begin(event)
-        if not self._is_open(event):  # nothing was begun that could end
-            return Decision()
-        is_end = event.kind in (Kind.END, Kind.FAILED) and not event.background
-        if is_end or (event.kind is Kind.NOTICE and event.call):
+        if event.kind is Kind.PROMPT:
+            self._prompted(event)
+        elif event.kind is Kind.SESSION and event.parent:
+            self._note_child(event)
+        elif self._is_open(event):
+            return self._of_session(event)
+        return Decision()  # nothing was begun that could end
+
+    def _of_session(self, event: Event) -> Decision:
+        """What is told of a session that is open."""
+        if event.kind is Kind.GATE:
+            return self._gate(event)
+        if event.kind in (Kind.END, Kind.FAILED) or (event.kind is Kind.NOTICE and event.call):
             self._end(event)
-        elif event.kind in (Kind.STOP, Kind.PROMPT):
-            self._close(event, actor="")
+        elif event.kind is Kind.STOP:
+            self._close(event)
+            if event.quiet:
+                self._end_background(event)
+            self._session(event).end_step()
         elif event.kind is Kind.AGENT_END:
-            self._close(event, actor=event.actor)
+            self._close(event)
         elif event.kind is Kind.SESSION_END:
+            self._close(event)
             self._session(event).end()
         return Decision()
 
+    # Prompts
+
+    def _prompted(self, event: Event) -> None:
+        session = self._session(event)
+        self._close(event)
+        session.step(_title(event.text), ref=event.prompt)
+
+    def _turn(self, session: Session, event: Event) -> Session:
+        """The session in the step of the prompt for which something is done.
+
+        A subagent's turns may have ids of their own: they are for the prompt that is being worked on.
+        """
+        refs = {step.ref for step in self._run(session).steps.values()}
+        if not event.prompt or (event.actor and event.prompt not in refs):
+            return session.last_step()
+        return session.step("", ref=event.prompt)
+
+    # Calls
+
     def _begin(self, event: Event) -> Decision:
         session = self._session(event)
-        for action, how, _ in self._open(event, event.actor):
-            if how == ALONE and action.call_id != event.call:
-                action.end()
-        how = BACKGROUND if event.background else ALONE if event.alone else ""
-        begun = session.begin(
+        for action in self._open(session, event):
+            if ALONE in action.ref.split() and action.call_id != event.call:
+                self._presume_ended(action)
+        if OWN.fullmatch(event.command):  # it records itself, and would wait for its own end
+            return Decision()
+        if event.reads and self._workspace.settings.rules == Rules():
+            return Decision()
+        begun = self._turn(session, event).begin(
             event.tool,
             event.args,
             call_id=self._call_id(session, event),
-            effect="none" if event.delegates else "",
-            ref=_ref(how, event.actor, event.prompt),
+            effect="none" if event.delegates or event.reads else "",
+            ref=ALONE if event.alone else "",
+            volatile=VOLATILE if event.command else (),
+            asking=self._speech.can_ask(event),
             paths=event.paths,
         )
         if isinstance(begun, Denied):
             return Decision(do=Do.DENY, reason=str(begun))
         if isinstance(begun, Ask):
-            return Decision(do=Do.ASK, reason=str(begun), how=f"A human can allow it: {begun.how}")
-        return Decision()
+            how = f"A human can allow exactly this, once: {begun.how}. Then try it again."
+            return Decision(do=Do.ASK, reason=f"{begun.name} waits for a human: {begun.reason}.", how=how)
+        return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}") if begun.asked else Decision()
+
+    def _gate(self, event: Event) -> Decision:
+        """A question that comes in addition to a call. It is passed on if something that has to be asked is open."""
+        asked = any(ASKED in action.ref.split() for action in self._open(self._session(event), event))
+        return Decision(do=Do.ASK, reason=HELD) if asked else Decision()
 
     def _end(self, event: Event) -> None:
-        session = self._session(event)
-        for action in self._alike(session, event):
-            if not action.ended:
-                action.end(error=event.error or None)
-                return
+        for action in self._alike(self._session(event), event):
+            if action.ended or (action.lives_on and event.kind is not Kind.NOTICE):
+                continue
+            if event.background and event.kind is Kind.END:
+                action.live_on()
+            else:
+                failed = event.kind is Kind.FAILED
+                action.end(error=(_short(event.error) or "it failed") if failed or event.error else None)
+            return
 
-    def _close(self, event: Event, actor: str) -> None:
+    def _close(self, event: Event) -> None:
         """Nothing of this agent is at work any more, except in the background."""
-        for action, how, _ in self._open(event, actor):
-            if how != BACKGROUND:
-                action.end()
+        for action in self._open(self._session(event), event):
+            self._presume_ended(action)
 
-    def _is_open(self, event: Event) -> bool:
-        history = self._workspace.history
-        found = history.keyed_runs.get(_key(self._agent, event)) or []
-        return bool(found) and history.runs[found[-1]].life is Life.OPEN
+    def _presume_ended(self, action: Action) -> None:
+        """The agent goes on, so this is over. If its human was asked about it, the answer was no."""
+        if ASKED in action.ref.split():
+            action.drop(f"as far as {self._agent} told, it was not allowed")
+        else:
+            action.end(error=UNTOLD)
 
-    def _session(self, event: Event) -> Session:
-        actor = f"{self._agent}:{event.actor}" if event.actor else self._agent
-        return self._workspace.session(
-            self._agent, key=_key(self._agent, event), actor=actor, session=event.session
-        )
-
-    def _open(self, event: Event, actor: str) -> Iterator[tuple[Action, str, str]]:
-        """The calls of an agent of this session that have no end yet, with what is known of each."""
+    def _end_background(self, event: Event) -> None:
         session = self._session(event)
-        for recorded in list(self._workspace.history.open_actions()):
-            how, whose, prompt = _read_ref(recorded)
-            key = getattr(recorded.began, "key", "")
-            if recorded.stream == session.id and key and whose == actor:
-                yield session.action(key), how, prompt
+        for recorded in self._workspace.history.open_actions(Life.BACKGROUND):
+            if recorded.stream == session.id:
+                session.action(_key_of(recorded)).end()
+
+    def _open(self, session: Session, event: Event) -> Iterator[Action]:
+        """The calls of the agent of this event that have no end yet."""
+        for recorded in self._workspace.history.open_actions():
+            if recorded.stream == session.id and _key_of(recorded) and is_of(recorded.actor, event.actor):
+                yield session.action(_key_of(recorded))
 
     def _call_id(self, session: Session, event: Event) -> str:
         """The id of a call that begins. Calls that are alike and have none are numbered."""
@@ -115,24 +191,82 @@ class Following:
                 return
             number += 1
 
+    # Sessions
+
+    def _session(self, event: Event) -> Session:
+        return self._workspace.session(
+            self._agent,
+            key=_key(self._agent, event),
+            pid=self._pid,
+            autopilot=self._workspace.settings.agents.autopilot,
+            actor=who(self._agent, event),
+            session=event.session,
+            ref=event.transcript,
+        )
+
+    def _run(self, session: Session) -> Run:
+        return self._workspace.history.runs[session.id]
+
+    def _latest(self, event: Event) -> Run | None:
+        history = self._workspace.history
+        found = history.keyed_runs.get(_key(self._agent, event))
+        return history.runs[found[-1]] if found else None
+
+    def _is_open(self, event: Event) -> bool:
+        run = self._latest(event)
+        return run is not None and run.life is Life.OPEN
+
+    def _note_child(self, event: Event) -> None:
+        """A subagent with a session of its own: what it does belongs to the session that started it."""
+        key, ref = _key(self._agent, event), f"{CHILD}{event.parent}"
+        if self._latest(event) is None:
+            self._workspace.session(self._agent, key=key, session=event.session, ref=ref).end()
+
+    def _adopted(self, event: Event) -> Event:
+        """The event of such a subagent as one of the session that started it."""
+        run = self._latest(event)
+        if run is None or not run.began.ref.startswith(CHILD):
+            return event
+        kinds = {
+            Kind.PROMPT: Kind.AGENT_BEGIN,
+            Kind.STOP: Kind.AGENT_END,
+            Kind.SESSION_END: Kind.AGENT_END,
+        }
+        return self._adopted(
+            msgspec.structs.replace(
+                event,
+                kind=kinds.get(event.kind, event.kind),
+                session=run.began.ref.removeprefix(CHILD),
+                actor=event.session,
+                prompt="",
+                parent="",
+            )
+        )
+
+
+def who(agent: str, event: Event) -> str:
+    """The agent, or the subagent with its kind and its id: `claude-code:Explore:a1b2`."""
+    return ":".join(filter(None, (agent, event.actor_kind if event.actor else "", event.actor)))
+
+
+def is_of(actor: str, subagent: str) -> bool:
+    """Whether an action's actor is this subagent; or, where it is empty, the agent itself."""
+    return actor.endswith(f":{subagent}") if subagent else ":" not in actor
+
 
 def _key(agent: str, event: Event) -> str:
     return f"{agent}:{event.session}"
 
 
-def _ref(how: str, actor: str, prompt: str) -> str:
-    """What is to be known of a call later: for us, and for whoever asks what a prompt did."""
-    return "\t".join((how, actor, prompt))
+def _key_of(recorded: Recorded) -> str:
+    return str(getattr(recorded.began, "key", ""))
 
 
-def _read_ref(recorded: Recorded) -> tuple[str, str, str]:
-    how, actor, prompt = (*str(getattr(recorded.began, "ref", "")).split("\t"), "", "", "")[:3]
-    return how, actor, prompt
+def _title(text: str) -> str:
+    """The first words of a prompt. What looks like a secret is taken out first: half of one does not look like it."""
+    words = " ".join(redact(text[:PROMPT_CHARS_MAX]).strip(' "\n').split())
+    return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"
 
 
-def of_prompt(opened: workspace.Workspace, agent: str, session: str, prompt: str) -> list[str]:
-    """The actions that were done for one prompt."""
-    history = opened.history
-    runs = {run.id for run in history.runs.values() if run.began.key == f"{agent}:{session}"}
-    found = (action for action in history.actions.values() if action.stream in runs)
-    return [action.id for action in found if _read_ref(action)[2] == prompt]
+def _short(error: str) -> str:
+    return redact(error[: 4 * ERROR_CHARS_MAX])[:ERROR_CHARS_MAX]

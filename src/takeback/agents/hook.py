@@ -1,68 +1,69 @@
-"""`takeback-hook AGENT`: one event of an agent on standard input, the answer in its dialect on standard output."""
+"""One event of an agent: recorded, and answered in the agent's dialect."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
 
-from takeback.agents.dialects import Dialect, dialect
-from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+from takeback import config
+from takeback.agents import unprotected
+from takeback.agents.dialects import dialect
+from takeback.agents.event import SILENT, Answer, Decision, Event, Kind
+from takeback.agents.leader import leader_of
 from takeback.errors import TakebackError
+from takeback.opening import find_root, open_workspace
+from takeback.storage.registry import Registry
+from takeback.workspace import Workspace
 
-# What needs no record. A question that comes in addition to a call is answered there.
-IDLE = (Kind.IGNORED, Kind.GATE, Kind.SESSION, Kind.AGENT_BEGIN)
+# What begins nothing: there is something to say about it only where somebody was at work already.
+IDLE = (Kind.GATE, Kind.SESSION, Kind.AGENT_BEGIN)
+
+Opening = Callable[[Path], AbstractContextManager[Workspace]]
+"""Gives the workspace at a root, for one event."""
+
+_log = logging.getLogger("takeback.hook")
 
 
-def handle(agent: str, data: bytes, env: Mapping[str, str], *, blocks: bool = True) -> Answer:
-    """Record an event, and give the answer. A call that cannot be protected is refused, or allowed with a warning."""
+def once(root: Path) -> Workspace:
+    """For this event alone."""
+    return open_workspace(root, watching=False)
+
+
+def handle(
+    agent: str, data: bytes, env: Mapping[str, str], *, opening: Opening = once, pid: int = 0
+) -> Answer:
+    """Record an event, and give the answer. A call that cannot be protected is refused, or allowed with a warning.
+
+    `pid` is the process that started the hook: the agent, or a shell of it.
+    """
     speech = dialect(agent)
     event = speech.read(data, env)
     if event.kind is Kind.UNREADABLE:
         warning = f"Takeback could not read what {agent} told it ({event.why}), so this was not protected."
         return speech.answer(event, Decision(warning=warning))
-    if event.kind in IDLE:
+    if event.kind is Kind.IGNORED:
         return SILENT
     try:
-        return speech.answer(event, _follow(agent, event))
+        with config.calling(folder=event.cwd):
+            return speech.answer(event, _follow(agent, event, opening, pid))
     except Exception as error:  # noqa: BLE001 - whatever it is, the agent has to be told: it would go on unprotected
-        return _unprotected(speech, event, error, blocks=blocks)
+        found = error if isinstance(error, unprotected.Unprotected) else unprotected.Unprotected(error)
+        expected = isinstance(found.error, TakebackError)
+        _log.info("%s of %s: %s", event.name, agent, found.error, exc_info=None if expected else found.error)
+        return unprotected.answer(speech, event, found)
 
 
-def _follow(agent: str, event: Event) -> Decision:
-    from takeback import config
+def _follow(agent: str, event: Event, opening: Opening, pid: int) -> Decision:
     from takeback.agents.following import Following
-    from takeback.opening import find_root, open_workspace
-    from takeback.storage.registry import Registry
 
-    root = find_root(event.root or event.cwd or ".", Registry(config.state_home()))
-    with open_workspace(root, watching=False) as opened:
-        return Following(agent, opened).tell(event)
-
-
-def _unprotected(speech: Dialect, event: Event, error: Exception, *, blocks: bool) -> Answer:
-    hint = f" ({error.hint})" if isinstance(error, TakebackError) and error.hint else ""
-    why = f"Takeback cannot protect this: {str(error) or type(error).__name__}{hint}"
-    if blocks and event.kind is Kind.BEGIN:
-        return speech.answer(event, Decision(do=Do.DENY, reason=why, warning=why))
-    return speech.answer(event, Decision(warning=why))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if argv is None else argv)
-    if len(words) != 1:
-        sys.stderr.write("usage: takeback-hook AGENT, with an event on standard input\n")
-        return 1  # not 2: for an agent that would be a refusal
-    try:
-        answer = handle(words[0], sys.stdin.buffer.read(), os.environ)
-    except TakebackError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    sys.stdout.buffer.write(answer.stdout)
-    sys.stdout.buffer.flush()
-    sys.stderr.buffer.write(answer.stderr)
-    return answer.code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    registry = Registry(config.state_home())
+    root = find_root(event.root or config.here(), registry)
+    if event.kind in IDLE and not registry.knows(root):
+        return Decision()
+    with opening(root) as opened:
+        try:
+            return Following(agent, opened, pid=leader_of(agent, pid) if pid else 0).tell(event)
+        except Exception as error:
+            raise unprotected.Unprotected(error, blocks=unprotected.blocks(opened)) from error

@@ -33,6 +33,9 @@ COMMANDS = {
     "approve": "Allow exactly what a question asks for, once",
     "deny": "Refuse what a question asks for",
     "handover": "Look after runs that wait for a human",
+    "install": "Protect what a coding agent does, with hooks in its own settings",
+    "uninstall": "Take these hooks out again",
+    "doctor": "Prove that your coding agents are protected, with a trial of each",
     "verify": "Check that nothing recorded was lost or altered",
     "plan": "Check a plan against the safety rules, or run it",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
@@ -40,6 +43,7 @@ COMMANDS = {
     "guard": "Make what is written to a PostgreSQL database something that can be taken back",
     "workflow": "Keep work of several steps safe over restarts",
     "monitor": "Watch for workflows that nobody works on any more",
+    "daemon": "Look after the process that makes events of agents fast",
     "completion": "Print the completion script of a shell",
 }
 """Each command and its help line, known without importing it: the command line starts faster."""

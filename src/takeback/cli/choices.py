@@ -26,3 +26,10 @@ def ids_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[An
         return offered(kind, ctx, begun)
 
     return complete
+
+
+def agents(ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+    """Let the shell complete the names of agents."""
+    from takeback.cli.completing import offered_agents
+
+    return offered_agents(ctx, begun)

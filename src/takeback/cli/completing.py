@@ -30,15 +30,32 @@ def offered(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
     return found if found or kind != "moments" else [CompletionItem(begun, type="file")]
 
 
-def _found(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
+def offered_agents(ctx: click.Context, begun: str) -> list[CompletionItem]:
+    """The agents that did something that still stands."""
+    try:
+        history = _history(ctx)
+    except Exception:  # noqa: BLE001  as above
+        return []
+    every = history.actions.values() if history else ()
+    names = {action.actor: None for action in every if action.is_tool and history and history.live(action.id)}
+    return [CompletionItem(name) for name in names if name.startswith(begun)]
+
+
+def _history(ctx: click.Context) -> History | None:
     named, context = ctx.params.get("directory"), ctx.parent
     while context and not named:  # -C may stand before the command, or before the group that it is in
         named, context = context.params.get("directory"), context.parent
     workspace = find_workspace(named or ".")
     if workspace is None:
-        return []
+        return None
     with workspace:
-        history = workspace.history
+        return workspace.history
+
+
+def _found(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
+    history = _history(ctx)
+    if history is None:
+        return []
     fitting = [entry for entry in _entries(kind, history) if entry.id.startswith(begun)]
     fitting.sort(key=lambda entry: ids.seq_of(entry.id), reverse=True)
     return [CompletionItem(entry.id, help=_described(history, entry)) for entry in fitting[:OFFERED_MAX]]
@@ -57,7 +74,8 @@ def _entries(kind: str, history: History) -> list[Entry]:
     if kind == "checkpoints":
         return [*checkpoints]
     if kind == "undoable":
-        return [*(a for a in actions if a.kind != "outside" and history.live(a.id)), *runs]
+        steps = [step for run in runs for step in run.steps.values()]
+        return [*(a for a in actions if a.kind != "outside" and history.live(a.id)), *runs, *steps]
     if kind == "everything":
         steps = [step for run in runs for step in run.steps.values()]
         return [*actions, *checkpoints, *runs, *steps, *history.approvals.values()]

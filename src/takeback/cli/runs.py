@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from takeback.cli.session import ago, iso, plural, shortened, until
-from takeback.cli.views import counted, is_folder, run_data, taken_back, what_run
+from takeback.cli.views import counted, is_folder, is_step_taken_back, run_data, taken_back, what_run
 from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
@@ -260,7 +260,7 @@ def _part(title: str, chosen: tuple[int, list[T]], line: Callable[[T], str]) -> 
 
 
 def _step_life(history: History, run: Run, step: Step) -> str:
-    undone = ", taken back" if history.is_undone(step.body) else ""
+    undone = ", taken back" if is_step_taken_back(history, step) else ""
     return f"{step.life}{undone}  {step_changed(history, run, step)}".rstrip()
 
 
@@ -284,7 +284,12 @@ def state_data(workspace: Workspace, state: State) -> dict[str, Any]:
         "run": run.id,
         "state": run.life.value,
         "steps": [
-            {"id": s.id, "name": s.name, "state": s.life.value, "taken_back": history.is_undone(s.body)}
+            {
+                "id": s.id,
+                "name": s.name,
+                "state": s.life.value,
+                "taken_back": is_step_taken_back(history, s),
+            }
             for s in run.steps.values()
         ],
         "calls": [

@@ -13,6 +13,7 @@ from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import SETTLING, History
 from takeback.core.lifecycle import Life
+from takeback.core.selection import actions_of
 from takeback.core.subjects import Action, Checkpoint, Run, Step
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
@@ -64,6 +65,11 @@ def who(action: Action) -> str:
     return action.actor or ("you" if action.is_rollback else "agent")
 
 
+def who_short(action: Action) -> str:
+    """Without the id of a subagent: a table has little room."""
+    return ":".join(who(action).split(":")[:2])
+
+
 def what(history: History, action: Action) -> str:
     """What an action was, with how it ended where that is worth a word."""
     if action.kind == "outside":
@@ -87,14 +93,25 @@ def _named(history: History, action: Action) -> str:
 
 
 def what_step(history: History, step: Step) -> str:
-    body = [step.body] if step.body else []
-    undone = "taken back" if history.is_undone(step.body) else taken_back(history, body, "taken back")
+    """A step of a program has a body. One without is a prompt to an agent, and made of its calls."""
+    undone = "taken back" if is_step_taken_back(history, step) else ""
+    if not step.body:
+        undone = undone or taken_back(history, actions_of(history, step.id), "taken back")
+        return _noted(f"prompt {shortened(step.name, 53) or 'unknown'}", [undone])
+    undone = undone or taken_back(history, [step.body], "taken back")
     return _noted(f"step {shortened(step.name, 55)}", [_ENDINGS.get(step.life, ""), undone])
+
+
+def is_step_taken_back(history: History, step: Step) -> bool:
+    if step.body:
+        return history.is_undone(step.body)
+    return taken_back(history, actions_of(history, step.id), "taken back") == "taken back"
 
 
 def what_run(history: History, run: Run) -> str:
     notes = [_ENDINGS.get(run.life, ""), taken_back(history, run.actions, "taken back")]
-    return _noted(f"run {shortened(run.began.name, 56)}", notes)
+    word = "session" if run.began.detached else "run"
+    return _noted(f"{word} {shortened(run.began.name, 56)}", notes)
 
 
 def _noted(name: str, notes: list[str]) -> str:
@@ -117,6 +134,8 @@ def is_taken_back(history: History, action: Action) -> bool:
 
 def is_worth_a_row(run: Run) -> bool:
     """A command is its one action. Of several, or with steps, or begun by a program, a run has an id of its own."""
+    if run.began.detached:
+        return bool(run.actions)
     return len(run.actions) > 1 or bool(run.steps or run.began.key or run.began.folder)
 
 
@@ -137,6 +156,7 @@ def action_data(history: History, action: Action) -> dict[str, Any]:
     }
     if isinstance(began, ActionBegan):
         data |= {"effect": began.effect.value, "ref": began.ref, "exit_code": action.exit_code}
+        data |= {"step": began.step or None, "call": began.key or None}
         data |= {"outside": list(began.outside), "uncaptured": list(began.uncaptured)}
     if isinstance(began, RollbackBegan):
         data |= {"of": list(began.of)}
@@ -167,7 +187,10 @@ def run_data(run: Run) -> dict[str, Any]:
         "why": run.why,
         "taken_by": run.taken_by or None,
         "attempt": run.began.generation,
-        "steps": [{"id": s.id, "name": s.name, "state": s.life.value} for s in run.steps.values()],
+        "ref": run.began.ref,
+        "steps": [
+            {"id": s.id, "name": s.name, "state": s.life.value, "ref": s.ref} for s in run.steps.values()
+        ],
         "actions": run.actions,
     }
 

@@ -142,6 +142,8 @@ class RunReturned(_Base, frozen=True, tag="run-returned"):
 class StepBegan(_Base, frozen=True, tag="step-began"):
     name: str
     parent: str = ""
+    ref: str = ""
+    """What it is known by elsewhere, as the prompt of an agent that it answers."""
 
 
 class StepEnded(_Base, frozen=True, tag="step-ended"):
@@ -307,6 +309,8 @@ class ConfigAccepted(_Base, frozen=True, tag="config-accepted"):
 
     version: str
     actor: str = ""
+    path: str = "takeback.toml"
+    """Which file. Since version 4; before that there was but one."""
 
 
 class Item(_Base, frozen=True, tag=False):

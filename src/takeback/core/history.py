@@ -47,9 +47,11 @@ class History:
         self.began: e.WorkspaceBegan | None = None
         self.runs: dict[str, Run] = {}
         self.actions: dict[str, Action] = {}
+        self.rollbacks: list[str] = []
         self.checkpoints: dict[str, Checkpoint] = {}
         self.breaches: list[Breach] = []
-        self.config_accepted = ""
+        self.accepted: dict[str, str] = {}
+        """The version of each settings file that a human accepted last."""
         self.marks: dict[str, e.Mark] = {}
         self.streams: dict[str, int] = defaultdict(int)
         self.approvals: dict[str, Approval] = {}
@@ -95,10 +97,8 @@ class History:
 
     def values(self) -> set[bytes]:
         """The names of the content that holds arguments and results of calls."""
-        held = [
-            name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full) if name
-        ]
-        return {bytes.fromhex(name) for name in held}
+        named = (name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full))
+        return {bytes.fromhex(name) for name in named if name}
 
     def targets(self) -> Iterable[Target]:
         """Everything that was ever changed."""
@@ -127,7 +127,7 @@ class History:
         """The change with which actions began to write a target that no human has written or accepted since."""
         untrusted = None
         for entry in reversed(self.timeline(target)):
-            if untrusted is None and entry.change.after.id == self.config_accepted:
+            if untrusted is None and entry.change.after.id == self.accepted.get(target.name):
                 return None
             if not self.actions[entry.action].is_tool or self.taken_back(entry.action, target, entry.seq):
                 break
@@ -189,7 +189,7 @@ class History:
         run = self.runs.get(record.stream)
         if run is None:
             return self._breach(record, f"there is no run {record.stream}")
-        run.steps[record.id] = Step(record.id, event.name, event.parent)
+        run.steps[record.id] = Step(record.id, event.name, event.parent, event.ref, record.at_us)
 
     def _step_ended(self, record: Record, event: e.StepEnded) -> None:
         run = self.runs.get(record.stream)
@@ -199,10 +199,11 @@ class History:
         self._move(record, lifecycle.STEP, step, f"step {step.id}")
 
     def _action_began(self, record: Record, event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> None:
-        kind, name = _called(event)
-        actor = getattr(event, "actor", "")
-        action = Action(record.id, kind, name, record.stream, actor, record.at_us, event)
+        by = getattr(event, "actor", "")
+        action = Action(record.id, *_called(event), record.stream, by, record.at_us, event)
         self.actions[action.id] = self._unended[action.id] = action
+        if action.is_rollback:
+            self.rollbacks.append(action.id)
         if run := self.runs.get(record.stream):
             run.actions.append(action.id)
             if isinstance(event, e.ActionBegan):
@@ -316,7 +317,7 @@ class History:
         """It is told for the reader of the log alone."""
 
     def _config_accepted(self, _record: Record, event: e.ConfigAccepted) -> None:
-        self.config_accepted = event.version
+        self.accepted[event.path] = event.version
 
     def _finish(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
         action.ended_us = record.at_us

@@ -47,12 +47,47 @@ def last_rollback(history: History) -> Selection:
     return Selection((), ())
 
 
-def of_ids(history: History, wanted_ids: Iterable[str], wanted: Filter = any_target) -> Selection:
-    """What these actions, steps and runs did."""
+def of_ids(
+    history: History, wanted_ids: Iterable[str], wanted: Filter = any_target, agent: str = ""
+) -> Selection:
+    """What these actions, steps and runs did; or what one agent did in them."""
     actions: list[str] = []
     for id in wanted_ids:
         actions.extend(actions_of(history, id))
+    actions = inside(history, actions)
+    if agent:
+        actions = [id for id in actions if is_by(history.actions[id], agent)]
     return of_actions(history, actions, wanted)
+
+
+def inside(history: History, actions: Iterable[str]) -> list[str]:
+    """These actions with all that happened inside of them, in whichever run."""
+    chosen = dict.fromkeys(actions)
+    for action in history.actions.values():  # what is inside of another one began after it
+        if action.is_tool and getattr(action.began, "parent", "") in chosen:
+            chosen[action.id] = None
+    return list(chosen)
+
+
+def of_agent(history: History, agent: str, wanted: Filter = any_target) -> Selection:
+    """What an agent did in the last run in which something of it still stands."""
+    every = [action for action in history.actions.values() if action.is_tool]
+    if not any(is_by(action, agent) for action in every):
+        known = sorted({action.actor for action in every if action.actor})
+        raise UsageError(
+            f"no agent {agent!r} has done anything here; nothing was taken back",
+            hint=f"these have: {', '.join(known[:8])}" if known else "`takeback log` lists what was done",
+        )
+    for action in reversed(every):
+        if is_by(action, agent) and any(wanted(entry.target) for entry in history.live(action.id)):
+            run = history.runs.get(action.stream)
+            return of_ids(history, [run.id] if run else [action.id], wanted, agent)
+    return Selection((), ())
+
+
+def is_by(action: Action, agent: str) -> bool:
+    """Whether it is this agent's: by its whole name, or by a part, as `Explore` of `claude-code:Explore:a1`."""
+    return agent == action.actor or agent in action.actor.split(":")
 
 
 def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Selection:
@@ -72,7 +107,7 @@ def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Sel
 
 def of_run(history: History, run: str, position: int) -> Selection:
     """What a run did after a position of the journal, and the actions that began after it."""
-    actions = [history.actions[id] for id in history.runs[run].actions]
+    actions = [history.actions[id] for id in inside(history, history.runs[run].actions)]
     later = [a for a in actions if a.is_tool and (a.seq > position or any(m.seq > position for m in a.made))]
     chosen = of_actions(history, [action.id for action in later])
     entries = tuple(entry for entry in chosen.entries if entry.seq > position)

@@ -57,6 +57,8 @@ class Step(msgspec.Struct):
     id: str
     name: str
     parent: str
+    ref: str = ""
+    began_us: int = 0
     life: Life = Life.OPEN
     body: str = ""
     """The action that stands for what happens in the step outside its calls."""

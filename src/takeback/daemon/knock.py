@@ -1,135 +1,128 @@
 """The fast path: one event of an agent to the daemon, and its answer back.
 
-This file is run by itself, as `python -I -S knock.py AGENT`, for every tool call of an agent. So it imports next to
-nothing, nothing of Takeback, and no module that is written in Python where one in C does. Without a daemon it starts
-one; where that does not work it does the work in this process, slowly.
+This file is run by itself, as `python -I -S knock.py AGENT`, for every tool call of an agent. So it is short, imports
+nothing but what is built into Python, and ends without tidying up. What is to be done where no daemon answers stands
+in rouse.py, which is read only then.
 
     request   fields, each ended by NUL, the last one empty; then what the agent sent, until the end of the stream
-    answer    `<exit code> <bytes of standard output>\\n`, that many bytes, then standard error until the end
+    answer    `<exit code> <bytes of standard output> <bytes of standard error>\\n`, and both
 """
 
-from __future__ import annotations
-
 import _socket
-import os
+import posix
 import sys
-from time import monotonic, sleep
 
 MAGIC = b"takeback 1"
-SOCKET = "daemon.sock"
-START_WAIT_S = 5.0
-ANSWER_WAIT_S = 600.0
-POLL_S = 0.005
+SOCKET = b"daemon.sock"
+ANSWER_WAIT_S = 40.0
 
 PASSED = (
-    "CLAUDE_CODE_SESSION_ID",
-    "CLAUDE_PROJECT_DIR",
-    "GEMINI_PROJECT_DIR",
-    "GEMINI_SESSION_ID",
-    "TAKEBACK_ACTION",
-    "TAKEBACK_HOME",
+    b"CLAUDE_PROJECT_DIR",
+    b"CURSOR_PROJECT_DIR",
+    b"GEMINI_PROJECT_DIR",
+    b"HOME",
+    b"TAKEBACK_ACTION",
+    b"TAKEBACK_ACTOR",
 )
 """What of the environment is told. Nothing else: there are secrets in it."""
 
+Answer = tuple[int, bytes, bytes]
 
-def home() -> str:
+
+def home(environ: dict[bytes, bytes]) -> bytes:
     """Where state is kept, as config.py has it; said twice because nothing is imported here."""
-    own = os.environ.get("TAKEBACK_HOME")
-    if own:
-        return os.path.realpath(own)
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return os.path.join(state, "takeback")
+    if own := environ.get(b"TAKEBACK_HOME"):
+        return own
+    if state := environ.get(b"XDG_STATE_HOME", b"").strip():
+        return state + b"/takeback"
+    if not (user := environ.get(b"HOME")):
+        import pwd
+
+        user = pwd.getpwuid(posix.getuid()).pw_dir.encode()
+    return user + b"/.local/state/takeback"
 
 
 def identity() -> bytes:
     """Which installation this is: a daemon of another one is replaced."""
-    found = os.stat(__file__)
-    return b"%s %d %d" % (os.fsencode(os.path.realpath(__file__)), found.st_mtime_ns, found.st_size)
+    found = posix.stat(__file__)
+    return b"%d %d %d %d" % (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-def request(agent: str, data: bytes) -> bytes:
-    told = [f"{name}={os.environ[name]}" for name in PASSED if name in os.environ]
-    fields = [MAGIC, identity(), os.fsencode(agent), os.fsencode(os.getcwd()), b"%d" % os.getppid()]
-    return b"\0".join([*fields, *map(os.fsencode, told), b"", data])
+def request(agent: bytes, data: bytes, environ: dict[bytes, bytes]) -> bytes:
+    try:
+        folder = posix.getcwdb()
+    except FileNotFoundError:
+        folder = b"."  # it is gone; no field may be empty
+    told = [name + b"=" + environ[name] for name in PASSED if name in environ]
+    return b"\0".join([MAGIC, identity(), agent, folder, b"%d" % posix.getppid(), *told, b"", data])
 
 
-def ask(message: bytes) -> bytes | None:
-    """The daemon's answer; None where there is no daemon, or it went away."""
-    # A socket's path may have about a hundred bytes; a folder of any depth is reached from inside.
+def ask(folder: bytes, message: bytes, wait_s: float = ANSWER_WAIT_S) -> Answer | None:
+    """The daemon's answer; None where there is no daemon, or it went away. A TimeoutError where it says nothing."""
     here = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
-        folder = os.open(home(), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        here.close()
-        return None
-    try:
-        here.settimeout(ANSWER_WAIT_S)
-        here.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+        # A socket's path may have about a hundred bytes; a folder of any depth is reached from inside.
+        fd = posix.open(folder, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
+        try:
+            here.settimeout(wait_s)
+            here.connect(b"/proc/self/fd/%d/%s" % (fd, SOCKET))
+        finally:
+            posix.close(fd)
         here.sendall(message)
         here.shutdown(_socket.SHUT_WR)
-        parts = []
+        found = b""
         while part := here.recv(1 << 16):
-            parts.append(part)
-        return b"".join(parts) or None
+            found += part
+    except TimeoutError:
+        raise
     except OSError:
         return None
     finally:
-        os.close(folder)
         here.close()
+    return _read(found)
 
 
-def program(module: str, *words: str) -> list[str]:
-    """How to run a module of this very installation."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-    code = f"import sys; sys.path.insert(0, {root!r}); from {module} import main; sys.exit(main({list(words)!r}))"
-    return [sys.executable, "-c", code]
-
-
-def start() -> None:
-    """Start a daemon, apart from our terminal and from the pipes of whoever called us."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    files = [(os.POSIX_SPAWN_DUP2, null, fd) for fd in (0, 1, 2)]
-    command = program("takeback.daemon.serve")
-    os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
-    os.close(null)
-
-
-def answer(message: bytes) -> bytes | None:
-    """Ask the daemon, and start it where there is none."""
-    found = ask(message)
-    if found:
-        return found
-    start()
-    deadline = monotonic() + START_WAIT_S
-    while not found and monotonic() < deadline:
-        sleep(POLL_S)
-        found = ask(message)
-    return found
-
-
-def slowly(agent: str, data: bytes) -> None:
-    """Do it in this process. Never comes back."""
-    fd = os.memfd_create("takeback-event")
-    os.write(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    os.dup2(fd, 0)
-    command = program("takeback.agents.once", agent)
-    os.execv(command[0], command)
+def _read(found: bytes) -> Answer | None:
+    """Only a whole answer is one: the daemon may have been killed while it spoke."""
+    head, _, rest = found.partition(b"\n")
+    numbers = head.split()
+    if len(numbers) != 3:
+        return None
+    code, out, err = map(int, numbers)
+    return (code, rest[:out], rest[out:]) if len(rest) == out + err else None
 
 
 def main() -> int:
-    agent = sys.argv[1] if len(sys.argv) == 2 else ""
-    data = sys.stdin.buffer.read()
-    found = answer(request(agent, data))
-    if not found:
-        slowly(agent, data)
-        return 1
-    head, _, rest = found.partition(b"\n")
-    code, length = map(int, head.split())
-    sys.stdout.buffer.write(rest[:length])
-    sys.stderr.buffer.write(rest[length:])
+    """One event from standard input. Gives the exit code."""
+    environ: dict[bytes, bytes] = posix.environ
+    agent = sys.argv[1].encode(errors="surrogateescape") if len(sys.argv) == 2 else b""
+    if not agent:
+        posix.write(2, b"usage: takeback-hook AGENT, with an event on standard input\n")
+        return 1  # not 2: for an agent that would be a refusal
+    data = b""
+    while part := posix.read(0, 1 << 16):
+        data += part
+    folder, message, answer, hung = home(environ), request(agent, data, environ), None, False
+    try:
+        answer = ask(folder, message, ANSWER_WAIT_S)
+    except TimeoutError:
+        hung = True
+    if answer is None:
+        from importlib.machinery import SourceFileLoader
+
+        beside = __file__[: -len("knock.py")] + "rouse.py"
+        rouse = SourceFileLoader("takeback_rouse", beside).load_module()
+        answer = rouse.answer(lambda: ask(folder, message), folder, agent, data, hung=hung)
+    code, out, err = answer
+    _write(1, out)
+    _write(2, err)
     return code
 
 
+def _write(fd: int, text: bytes) -> None:
+    while text:
+        text = text[posix.write(fd, text) :]
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    posix._exit(main())

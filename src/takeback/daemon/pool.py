@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from takeback.workspace import Workspace
+from takeback import config
+from takeback.errors import ConflictError, RunBusy, UsageError
+from takeback.opening import JOURNAL
+from takeback.workspace import CONFIG, Workspace
 
 OPEN_MAX = 8
+TURN_WAIT_S = 30.0
+
+PLACES = 3
+Stand = tuple[object, ...]
 
 
 class Warm:
@@ -19,35 +27,54 @@ class Warm:
     def __init__(self) -> None:
         self.turn = threading.Lock()
         self.workspace: Workspace | None = None
+        self.stand: Stand = ()
+        self.failed: BaseException | None = None
         self.used_s = 0.0
 
+    @property
+    def is_current(self) -> bool:
+        """Whether what is open is still what lies there; what others wrote to its journal is read for that."""
+        if self.workspace is None or places_of(self.workspace) != self.stand[:PLACES]:
+            return False
+        self.workspace.ledger.refresh()
+        return stand_of(self.workspace) == self.stand
+
     def close(self) -> None:
-        if self.workspace is not None:
-            self.workspace.close()
-            self.workspace = None
+        workspace, self.workspace = self.workspace, None
+        if workspace is not None:
+            workspace.close()
 
 
 class Pool:
     """The open workspaces. The one that was not used for longest is closed where there are too many."""
 
-    def __init__(self, opened: Callable[[Path], Workspace], *, open_max: int = OPEN_MAX) -> None:
+    def __init__(
+        self, opened: Callable[[Path], Workspace], *, open_max: int = OPEN_MAX, wait_s: float = TURN_WAIT_S
+    ) -> None:
         self._opened = opened
         self._open_max = open_max
+        self._wait_s = wait_s
         self._guard = threading.Lock()
         self._warm: dict[Path, Warm] = {}
 
     @contextmanager
-    def workspace(self, root: Path) -> Iterator[Workspace]:
+    def workspace(self, root: Path, waiting: Callable[[], bool] = lambda: True) -> Iterator[Workspace]:
         """This workspace, for this thread alone.
 
-        After an error it is opened anew the next time: it may have seen half of something.
+        Opening it, with a look at all of it, may take long. It is then opened all the same, and whoever asked is
+        told to come again. Nothing is done for somebody who is not waiting any more.
         """
-        warm = self._turn_of(root)
+        warm = self._ready(root, time.monotonic() + self._wait_s)
         try:
-            if warm.workspace is None:
-                warm.workspace = self._opened(root)
+            if not waiting():
+                raise RunBusy("whoever asked has gone away; nothing was recorded")
+            assert warm.workspace is not None
             yield warm.workspace
+            warm.stand = stand_of(warm.workspace)
+        except (UsageError, ConflictError):
+            raise
         except BaseException:
+            # Opened anew the next time: it may have seen half of something.
             warm.close()
             raise
         finally:
@@ -55,20 +82,53 @@ class Pool:
             warm.turn.release()
             self._close_some()
 
-    def _turn_of(self, root: Path) -> Warm:
+    def _ready(self, root: Path, deadline: float) -> Warm:
+        """The turn at an open workspace."""
+        while True:
+            warm = self._turn_of(root, deadline)
+            if warm.is_current:
+                return warm
+            failed, warm.failed = warm.failed, None
+            if failed is not None:
+                warm.turn.release()
+                raise failed
+            # The turn goes to that thread, which ends it.
+            threading.Thread(target=self._warm_up, args=(root, warm), daemon=True).start()
+
+    def _warm_up(self, root: Path, warm: Warm) -> None:
+        try:
+            warm.close()
+            workspace = warm.workspace = self._opened(root)
+            with workspace.lock.held():
+                workspace.tracker.marks()
+            warm.stand = stand_of(workspace)
+        except BaseException as error:  # noqa: BLE001 - it is told to whoever waits
+            warm.failed = error
+            warm.close()
+        finally:
+            warm.turn.release()
+
+    def _turn_of(self, root: Path, deadline: float) -> Warm:
         while True:
             with self._guard:
                 warm = self._warm.setdefault(root, Warm())
-            warm.turn.acquire()
+            if not warm.turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                raise RunBusy(
+                    f"Takeback is still busy with {root}, perhaps with its first look at all of it; "
+                    "this was not recorded",
+                    hint="it goes on meanwhile: try again in a moment",
+                )
             with self._guard:
                 if self._warm.get(root) is warm:
                     return warm
             # It was closed while we waited.
             warm.turn.release()
 
-    def roots(self) -> list[Path]:
+    def open(self) -> dict[Path, str]:
+        """The workspaces that are open, each with how its last look was proved."""
         with self._guard:
-            return [root for root, warm in self._warm.items() if warm.workspace]
+            found = {root: warm.workspace for root, warm in self._warm.items() if warm.workspace}
+        return {root: _proof(workspace) for root, workspace in found.items()}
 
     def close(self) -> None:
         """Close all, each when its turn is over."""
@@ -90,3 +150,32 @@ class Pool:
                         del self._warm[root]
                     finally:
                         warm.turn.release()
+
+
+def stand_of(workspace: Workspace) -> Stand:
+    """What an open workspace rests on: these very folders, this journal, these settings, accepted or not."""
+    history = workspace.ledger.history
+    untrusted = history.untrusted_since(CONFIG)
+    return (*places_of(workspace), history.accepted.get(config.FILE), untrusted.seq if untrusted else 0)
+
+
+def places_of(workspace: Workspace) -> Stand:
+    return (
+        _number(workspace.root),
+        _number(workspace.state / JOURNAL),
+        _number(workspace.root / config.FILE, content=True),
+    )
+
+
+def _number(path: Path, *, content: bool = False) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    which = (found.st_dev, found.st_ino)
+    return (*which, found.st_mtime_ns, found.st_ctime_ns, found.st_size) if content else which
+
+
+def _proof(workspace: Workspace) -> str:
+    mark = workspace.ledger.history.marks.get("files")
+    return mark.evidence if mark else ""

@@ -4,63 +4,95 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from takeback.daemon import knock, wire
 from takeback.daemon.wire import Answer, Request
 from takeback.storage.private import private_file, private_folder
 
 IDLE_S = 1800.0
+LOOK_S = 5.0
 AT_ONCE_MAX = 64
 READ_WAIT_S = 30.0
-REPLACE_WAIT_S = 3.0
+FINISH_WAIT_S = 60.0
+REPLACE_WAIT_S = 5.0
+SETTLED_S = 0.5
 POLL_S = 0.01
 
-Handler = Callable[[Request], Answer]
+Waiting = Callable[[], bool]
+"""Whether whoever asked still waits for the answer."""
+
+
+class Desk(Protocol):
+    """Where events are answered."""
+
+    def answer(self, request: Request, waiting: Waiting) -> Answer: ...
+
+    def close(self) -> None: ...
 
 
 class Server:
     """Listens until it is idle for long, asked to stop, or replaced by another installation."""
 
-    def __init__(self, home: Path, handler: Handler, *, idle_s: float = IDLE_S) -> None:
+    def __init__(self, home: Path, *, idle_s: float = IDLE_S) -> None:
         self._home = private_folder(home)
-        self._handler = handler
+        self._path = home / os.fsdecode(knock.SOCKET)
         self._idle_s = idle_s
         self._identity = knock.identity()
         self._busy = threading.BoundedSemaphore(AT_ONCE_MAX)
         self._working = 0
         self._changed = threading.Condition()
         self._last_s = time.monotonic()
-        self._stopping = False
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._own = (0, 0)
+        self._stopping = threading.Event()
+        self.served = 0
 
-    def serve(self) -> bool:
-        """Serve until the end; False where another daemon does already."""
+    def serve(self, prepare: Callable[[], Desk]) -> bool:
+        """Serve until the end; False where another daemon does already. What is costly is prepared only then."""
         lock = self._home / "daemon.lock"
         private_file(lock)
         with lock.open("r+b") as file:
-            if not _taken(file.fileno()):
+            if not self._is_alone(file.fileno()):
                 return False
             file.truncate(0)
             file.write(b"%d\n" % os.getpid())
             file.flush()
+            desk = prepare()
             with self._listening() as listener:
-                self._accept(listener)
+                self._accept(listener, desk)
                 # First the name goes: who comes now starts another one, which waits for the lock.
-                self._path.unlink(missing_ok=True)
-            self._finish()
+                if self._is_known():
+                    self._path.unlink(missing_ok=True)
+            self._finish(desk)
         return True
 
     def stop(self) -> None:
-        self._stopping = True
+        """Take no more events. Those that are here are answered."""
+        self._stopping.set()
+        os.eventfd_write(self._bell, 1)
 
     @property
-    def _path(self) -> Path:
-        return self._home / knock.SOCKET
+    def idle_s(self) -> float:
+        with self._changed:
+            return 0.0 if self._working else time.monotonic() - self._last_s
+
+    def _is_alone(self, fd: int) -> bool:
+        """Take the place of the one daemon. One that is being replaced has no socket, and needs a moment to end."""
+        begun = time.monotonic()
+        while not _locked(fd):
+            waited = time.monotonic() - begun
+            if waited > REPLACE_WAIT_S or (waited > SETTLED_S and self._path.exists()):
+                return False
+            time.sleep(POLL_S)
+        return True
 
     def _listening(self) -> socket.socket:
         self._path.unlink(missing_ok=True)
@@ -68,39 +100,49 @@ class Server:
         folder = os.open(self._home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         before = os.umask(0o177)
         try:
-            listener.bind(f"/proc/self/fd/{folder}/{knock.SOCKET}")
+            listener.bind(f"/proc/self/fd/{folder}/{os.fsdecode(knock.SOCKET)}")
         finally:
             os.umask(before)
             os.close(folder)
+        self._own = _number(self._path)
         listener.listen(AT_ONCE_MAX)
-        listener.settimeout(min(0.2, self._idle_s / 2))
+        listener.setblocking(False)
         return listener
 
-    def _accept(self, listener: socket.socket) -> None:
-        while not self._stopping and not self._is_idle():
+    def _is_known(self) -> bool:
+        """Whether our socket is still where it is looked for: the state folder may have been removed."""
+        return _number(self._path) == self._own
+
+    def _accept(self, listener: socket.socket, desk: Desk) -> None:
+        door, wait_s = select.poll(), min(LOOK_S, self._idle_s / 2)
+        door.register(listener, select.POLLIN)
+        door.register(self._bell, select.POLLIN)
+        while not self._stopping.is_set() and self.idle_s <= self._idle_s:
+            if not door.poll(wait_s * 1000):
+                if not self._is_known():
+                    return
+                continue
             try:
                 connection, _ = listener.accept()
-            except TimeoutError:
-                continue
+            except BlockingIOError:
+                continue  # it was the bell, or somebody who went away
             self._busy.acquire()
             with self._changed:
                 self._working += 1
-            threading.Thread(target=self._serve_one, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._serve_one, args=(connection, desk), daemon=True).start()
 
-    def _is_idle(self) -> bool:
+    def _finish(self, desk: Desk) -> None:
+        """Whoever is being served is served to the end, unless that does not come."""
         with self._changed:
-            return not self._working and time.monotonic() - self._last_s > self._idle_s
+            done = self._changed.wait_for(lambda: not self._working, FINISH_WAIT_S)
+        if done:
+            desk.close()
 
-    def _finish(self) -> None:
-        """Whoever is being served is served to the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._working)
-
-    def _serve_one(self, connection: socket.socket) -> None:
+    def _serve_one(self, connection: socket.socket, desk: Desk) -> None:
         try:
             with connection:
                 if _is_own(connection):
-                    self._answer(connection)
+                    self._answer(connection, desk)
         except (OSError, wire.Garbled):
             # Whoever asked has gone away, or never was one of ours. Their event is told again, or not at all.
             return
@@ -111,28 +153,32 @@ class Server:
                 self._last_s = time.monotonic()
                 self._changed.notify_all()
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer(self, connection: socket.socket, desk: Desk) -> None:
         connection.settimeout(READ_WAIT_S)
         request = wire.read(_whole(connection))
-        if request.identity != self._identity:
+        if request.identity != self._identity and request.agent not in wire.QUESTIONS:
             # Another installation asks. It starts its own daemon as soon as this one is gone.
-            self._stopping = True
+            self.stop()
             return
-        answer = self._handler(request)
+        self.served += request.agent not in wire.QUESTIONS
+        answer = desk.answer(request, lambda: _is_waiting(connection))
         connection.sendall(answer.encoded())
 
 
-def _taken(fd: int) -> bool:
-    """Take the place of the one daemon. One that is being replaced needs a moment to end."""
-    deadline = time.monotonic() + REPLACE_WAIT_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(POLL_S)
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _number(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino
 
 
 def _whole(connection: socket.socket) -> bytes:
@@ -150,3 +196,10 @@ def _is_own(connection: socket.socket) -> bool:
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, uid, _ = struct.unpack("3i", raw)
     return bool(uid == os.geteuid())
+
+
+def _is_waiting(connection: socket.socket) -> bool:
+    """Whether the other end is still open. That nothing more comes from there says nothing: all has been said."""
+    poll = select.poll()
+    poll.register(connection, 0)  # the kernel tells of a hang-up unasked
+    return not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -13,13 +12,17 @@ from takeback.daemon.knock import MAGIC
 REQUEST_BYTES_MAX = 64 << 20
 FIELDS_MIN = 5
 
+STATUS, STOP = QUESTIONS = (":status", ":stop")
+"""What is asked of the daemon itself, in the place of an agent's name."""
+
 
 class Request(msgspec.Struct, frozen=True):
     """One event of an agent, and where it came from."""
 
     identity: bytes
     agent: str
-    cwd: Path
+    folder: str
+    """Where the hook was started; a single dot where that is gone."""
     pid: int
     """The process that asked for us: the agent, or a shell of it."""
     environment: Mapping[str, str]
@@ -34,7 +37,25 @@ class Answer(msgspec.Struct, frozen=True):
     err: bytes = b""
 
     def encoded(self) -> bytes:
-        return b"%d %d\n" % (self.code, len(self.out)) + self.out + self.err
+        return b"%d %d %d\n" % (self.code, len(self.out), len(self.err)) + self.out + self.err
+
+
+class Workspace(msgspec.Struct, frozen=True):
+    """One that is open, and how its last look was proved."""
+
+    root: str
+    proof: str = ""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What a daemon says of itself."""
+
+    pid: int
+    version: str
+    since_us: int
+    events: int
+    memory_bytes: int
+    workspaces: tuple[Workspace, ...] = ()
 
 
 class Garbled(ValueError):
@@ -50,7 +71,7 @@ def read(message: bytes) -> Request:
     return Request(
         identity=fields[1],
         agent=os.fsdecode(fields[2]),
-        cwd=Path(os.fsdecode(fields[3])),
+        folder=os.fsdecode(fields[3]),
         pid=int(fields[4]),
         environment={name: value for name, _, value in told},
         data=data,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from takeback.core import events as e
@@ -26,17 +26,19 @@ class Foresight:
         root: str | os.PathLike[str],
         home: str | os.PathLike[str],
         surveyor: Surveyor | None = None,
+        here: Callable[[], str] = os.getcwd,
     ) -> None:
+        """`here` is asked for each command: the folder from which it is meant."""
         self._root = os.path.realpath(root)
         self._home = os.fspath(home)
         self._surveyor = surveyor
+        self._here = here
 
     def judge(self, command: str | Sequence[str]) -> Judgement:
-        """A line as a shell would read it; or a program with its arguments. It is meant from the current folder."""
+        """A line as a shell would read it; or a program with its arguments. It is meant from where we are."""
         from takeback.commands.judge import classify
 
-        here = os.getcwd()
-        return classify(command, root=self._root, cwd=here, home=self._home, real=real_path)
+        return classify(command, root=self._root, cwd=self._here(), home=self._home, real=real_path)
 
     def __call__(self, command: str | Sequence[str]) -> str:
         """Why a command cannot be taken back, in words; empty where it is not known to be one of these."""
@@ -56,7 +58,7 @@ class Foresight:
 
     def _absolute(self, path: str) -> str:
         at_home = path == "~" or path.startswith("~/")
-        return self._home + path[1:] if at_home else os.path.join(os.getcwd(), path)
+        return self._home + path[1:] if at_home else os.path.join(self._here(), path)
 
 
 def reached(judged: Judgement) -> list[Reached]:

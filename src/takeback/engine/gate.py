@@ -183,8 +183,11 @@ class Gate:
         What was asked for one `key`, that of an action, and answered for good, is not asked for it again.
         """
         payload = payload_of(tool or name, arguments)
-        for approval in reversed(self._ledger.refresh().approvals.values()):
-            if approval.run != run or approval.asked.payload != payload or approval.id in self._claimed:
+        history = self._ledger.refresh()
+        for approval in reversed(history.approvals.values()):
+            if approval.asked.payload != payload or approval.id in self._claimed:
+                continue
+            if not _same_run(history, approval.run, run):
                 continue
             if self.holds(approval) or (key and approval.asked.key == key and approval.life is Life.DENIED):
                 return approval
@@ -208,6 +211,14 @@ class Gate:
         """Whether a question can still be answered, or its answer used."""
         in_time = approval.asked.expires_us > self._clock.now_us()
         return in_time and approval.life in (Life.OPEN, Life.GRANTED)
+
+
+def _same_run(history: History, one: str, other: str) -> bool:
+    """Whether two runs are one, or one session of an agent before and after a pause."""
+    if one == other:
+        return True
+    a, b = history.runs[one].began, history.runs[other].began
+    return a.detached and b.detached and a.key == b.key != ""
 
 
 def verdict(approval: Approval) -> Ruling | None:

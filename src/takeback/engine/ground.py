@@ -13,19 +13,23 @@ from takeback.engine.actions import unwrapped
 
 
 def ground_of(
-    root: str, rules: ToolRules, short: Mapping[str, str], foresee: Foresee | None = None
+    root: str,
+    rules: ToolRules,
+    short: Mapping[str, str],
+    foresee: Foresee | None = None,
+    here: str = "",
 ) -> Ground:
     """The ground under a call made now, in the workspace at `root`, which is absolute and without links.
 
-    A relative path is meant from the current folder, as the tool will. A tool that a rule, or a short name, calls
-    by another name than that of its definition is meant all the same.
+    A relative path is meant from `here`, else from the current folder, as the tool will. A tool that a rule, or a
+    short name, calls by another name than that of its definition is meant all the same.
     """
     exact = [
         name for name in (*(rules.allow or ()), *rules.ask, *rules.deny) if ":" in name and "*" not in name
     ]
     known = {**{name: name for name in exact}, **short}
     pairs = [(alias, name) for alias, target in known.items() for name in (target, _loaded(target))]
-    return Ground(root, os.getcwd(), tuple(dict.fromkeys(pairs)), real_path, foresee)
+    return Ground(root, here or os.getcwd(), tuple(dict.fromkeys(pairs)), real_path, foresee)
 
 
 def name_in_rules(function: Callable[..., Any], otherwise: str = "") -> str:

@@ -29,12 +29,14 @@ class Judging:
         short: Mapping[str, str],
         foresee: Foresee | None = None,
         survey: SurveyOf | None = None,
+        here: Callable[[], str] = os.getcwd,
     ) -> None:
         self._rules = rules
         self._root = os.path.realpath(root)
         self._short = short
         self._foresee = foresee
         self._survey = survey
+        self._here = here
         self._called = Counter[str]()
         self._by_effect: dict[tuple[str, Effect], Ruling] = {}
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
@@ -69,7 +71,7 @@ class Judging:
                 self._by_effect[name, effect] = ruling
             return ruling
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
-        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee)
+        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee, self._here())
         found = judge_call(self._rules, name, effect, given, ground, earlier=self._called[name])
         self._called[name] += 1
         return Ruling(found.do.value, found.rule, found.why, found.how)

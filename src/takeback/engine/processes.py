@@ -31,8 +31,13 @@ def lineage() -> list[Process]:
     pid = os.getpid()
     while pid > 0 and len(found) < ANCESTORS_MAX:
         found.append(describe(pid))
-        pid = int(_fields(pid)[1])
+        pid = parent_of(pid)
     return found
+
+
+def parent_of(pid: int) -> int:
+    """The process that this one was started by, or that took it over; 0 where it is gone."""
+    return int(_fields(pid)[1])
 
 
 def is_alive(process: Process | None, last_sign_ns: int = 0) -> bool:

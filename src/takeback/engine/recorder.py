@@ -74,6 +74,8 @@ class Wanted(msgspec.Struct, frozen=True):
     session: str = ""
     ref: str = ""
     process: e.Process | None = None
+    payload: Any = None
+    """What exactly a human is asked to allow: the arguments without those that do not matter."""
     paths: tuple[str, ...] = ()
     """Those that it is known to write, besides what its arguments say."""
     survey: Survey = Survey()
@@ -242,6 +244,10 @@ class Recorder:
                 self.close(id, wanted, e.Outcome.FAILED, why, happened=True)
             raise
         faults.reach(ENDED)
+
+    def live_on(self, id: str) -> None:
+        """Record that its tool has answered while what it started is still at work."""
+        self._tracker.end(id, e.Outcome.DONE, lives_on=True)
 
     def failed(self, id: str, wanted: Wanted | None, why: str, seen: Seen) -> None:
         """Record that it ended badly, with what the world says of it."""

@@ -22,7 +22,7 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
     # The innermost first: what changed since the last look is theirs.
     for action in reversed([*history.open_actions(), *history.open_actions(Life.BACKGROUND)]):
         guarded = action.life is Life.OPEN and tracker.is_guarded(action)
-        if not action.is_tool or guarded or tracker.living(action.id):
+        if not action.is_tool or guarded or tracker.lives_on(action):
             continue
         if action.life is Life.BACKGROUND:
             _end_background(tracker, action)
@@ -87,7 +87,9 @@ def _end_background(tracker: Tracker, action: Action) -> None:
     changes = (*shared(tracker.since_last(marks), others, in_doubt=True), *tracker.made_by(action.id))
     outcome = e.Outcome.FAILED if action.exit_code else e.Outcome.DONE
     ended = e.ActionEnded(action.id, outcome, changes, marks, "its last process has ended", action.exit_code)
-    tracker.ledger.append([ended, e.RunEnded(outcome)], action.stream)
+    run = tracker.ledger.history.runs[action.stream]
+    over = [] if run.began.detached else [e.RunEnded(outcome)]
+    tracker.ledger.append([ended, *over], action.stream)
 
 
 def settle_one(tracker: Tracker, calls: Calls, action: Action, known: str = "its process died") -> str:

@@ -18,7 +18,6 @@ from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target, Version
-from takeback.core.lifecycle import Life
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine import deeds
@@ -26,8 +25,8 @@ from takeback.engine.calls import Calls, left_standing
 from takeback.engine.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
 from takeback.engine.tracker import Tracker
-from takeback.engine.waiting import Waiting, is_mine
-from takeback.errors import ConflictError, RunBusy, UsageError
+from takeback.engine.waiting import Waiting, is_mine, refuse_background
+from takeback.errors import ConflictError, UsageError
 from takeback.ports import Resource, Swap, Swapped
 
 PLANNED = faults.crash_point("rollback-planned")
@@ -52,14 +51,16 @@ class Rollbacks:
         wanted_ids: Sequence[str] = (),
         *,
         to: str = "",
+        agent: str = "",
         wanted: Filter = any_target,
         preview: bool = False,
         on_conflict: OnConflict = OnConflict.STOP,
     ) -> RollbackReport:
-        """Take back what recorded actions did: the last one, these, or all after a checkpoint."""
-        if wanted_ids and to:
+        """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        if to and (wanted_ids or agent):
             raise UsageError(
-                "ids and --to exclude each other", hint="name what to take back, or a checkpoint"
+                f"{'ids' if wanted_ids else '--agent'} and --to exclude each other",
+                hint="name what to take back, or a checkpoint",
             )
         with self._quiet() as finished:
             if finished:
@@ -68,10 +69,12 @@ class Rollbacks:
             if to:
                 chosen = select.after(history, to, wanted)
             elif wanted_ids:
-                chosen = select.of_ids(history, wanted_ids, wanted)
+                chosen = select.of_ids(history, wanted_ids, wanted, agent)
+            elif agent:
+                chosen = select.of_agent(history, agent, wanted)
             else:
                 chosen = select.last_action(history, wanted)
-            self._refuse_open(chosen)
+            refuse_background(self.tracker, chosen.actions)
             plan = self._plan(chosen, on_conflict, wanted)
             # A run that waits is over with this, also where it had changed nothing.
             waits = bool(wanted_ids) and is_waiting(history, chosen.actions)
@@ -174,17 +177,6 @@ class Rollbacks:
                     return
             mine = next((action for action in busy if is_mine(action)), busy[0])
             waiting.a_moment(self.ledger.history, mine)
-
-    def _refuse_open(self, chosen: Selection) -> None:
-        """While its processes live, an action would go on writing over what was put back."""
-        background = {action.id for action in self.ledger.history.open_actions(Life.BACKGROUND)}
-        for id in background.intersection(chosen.actions):
-            if living := self.tracker.living(id):
-                numbers = ", ".join(map(str, living))
-                raise RunBusy(
-                    f"{id} still has processes running ({numbers}); nothing was taken back",
-                    hint=f"stop them first: kill {' '.join(map(str, living))}",
-                )
 
     # The plan
 

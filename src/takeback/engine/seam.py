@@ -25,6 +25,9 @@ from takeback.engine.recorder import Parts, Recorder, Wanted
 from takeback.engine.replanning import seconds_of, text_of
 from takeback.errors import UsageError
 
+ASKED = "asked"
+"""In the ref of an action: its human was asked by whoever began it, and may have said no."""
+
 
 class Place(msgspec.Struct, frozen=True):
     """Where in a run an action stands, and whose it is."""
@@ -40,7 +43,7 @@ class Place(msgspec.Struct, frozen=True):
 class Action:
     """An action that was begun. Whoever knows its run and its call_id can end it."""
 
-    def __init__(self, recorder: Recorder, recorded: Recorded) -> None:
+    def __init__(self, recorder: Recorder, recorded: Recorded, asked: str = "") -> None:
         self._recorder = recorder
         self._recorded = recorded
         began = recorded.began
@@ -51,6 +54,9 @@ class Action:
         self.call_id = began.key
         self.key = began.call_key
         """What the other system is given to know the same intent by."""
+        self.ref = began.ref
+        self.asked = asked
+        """Why a human has to be asked, where whoever began it said that they ask."""
 
     def __repr__(self) -> str:
         return f"<Action {self.id} {self.name[:60]!r} {self._recorded.life}>"
@@ -58,7 +64,12 @@ class Action:
     @property
     def ended(self) -> bool:
         """Whether it has ended, here or in another process: then its tool must not run again."""
-        return self._now().life is not Life.OPEN
+        return self._now().life not in (Life.OPEN, Life.BACKGROUND)
+
+    @property
+    def lives_on(self) -> bool:
+        """Whether its tool has answered, and what it started is still at work."""
+        return self._now().life is Life.BACKGROUND
 
     @property
     def result(self) -> Any:
@@ -68,13 +79,24 @@ class Action:
     def end(self, result: Any = None, *, error: BaseException | str | None = None) -> Action:
         """Record what it gave, or how it failed, and what changed meanwhile. A second end changes nothing."""
         recorder, action = self._recorder, self._now()
-        if action.life is not Life.OPEN:
+        if self.ended:
             return self
         if error is None:
             recorder.end(self.id, self.name, result)
         else:
             seen = recorder.calls.look_at(action) if action.is_tool else Seen(False)
             recorder.failed(self.id, None, error if isinstance(error, str) else said(error), seen)
+        return self
+
+    def live_on(self) -> Action:
+        """Say that its tool has answered, and that what it started is still at work: `end()` comes later."""
+        self._recorder.live_on(self.id)
+        return self
+
+    def drop(self, why: str) -> Action:
+        """Say that it was not let happen. What changed here meanwhile counts as its own all the same."""
+        if not self.ended:
+            self._recorder.failed(self.id, None, why, Seen(False))
         return self
 
     def _now(self) -> Recorded:
@@ -137,19 +159,24 @@ class Seam:
         check: Function | None = None,
         parent: str = "",
         ref: str = "",
+        volatile: Sequence[str] = (),
+        asking: bool = False,
         paths: Sequence[str] = (),
     ) -> Action | Denied | Ask:
         """Say that a tool is about to run. Unless it is denied or asked about, that is durable now.
 
         What changes until its end belongs to it. A call_id that was begun already gives the same action.
-        `parent` is the call_id of an action inside which this one happens. `paths` are files that it is going to
-        write, where its arguments do not tell: those outside the workspace are captured too.
+        `parent` is the call_id of an action inside which this one happens. `volatile` names arguments that do not
+        belong to the intent. With `asking` the caller asks the human itself, so what has to be asked is begun.
+        `paths` are files that it is going to write, where its arguments do not tell: those outside the workspace
+        are captured too.
         """
         text_of("the name of an action", name)
         if not text_of("the call_id of an action", call_id):
             raise UsageError(f"{name} has no call_id, so nobody could end it; it was not begun")
         declared = Declared(name, actions.effect_of(effect, undo), undo, check)
         given = plain(dict(args or {}), f"the arguments of {name}")
+        intended = {argument: value for argument, value in given.items() if argument not in volatile}
         place = self._place()
         if parent:
             place = msgspec.structs.replace(place, parent=self.action(parent).id)
@@ -162,7 +189,7 @@ class Seam:
                 given,
                 {"args": [], "kwargs": view(given)},
                 name,
-                keys.intent_key(name, given),
+                keys.intent_key(name, intended),
                 declared.handlers(),
                 place.step,
                 place.parent,
@@ -173,7 +200,9 @@ class Seam:
                 ref=ref,
                 process=place.process,
                 paths=tuple(paths),
-            )
+                payload={"args": [], "kwargs": intended},
+            ),
+            asking=asking,
         )
 
     def action(self, call_id: str) -> Action:
@@ -191,8 +220,8 @@ class Seam:
     def _recorder(self) -> Recorder:
         return Recorder(self._parts.tracker.ledger.refresh().runs[self.id], self._parts)
 
-    def _try(self, wanted: Wanted) -> Action | Denied | Ask:
-        answer = self._decide(wanted)
+    def _try(self, wanted: Wanted, *, asking: bool = False) -> Action | Denied | Ask:
+        answer = self._decide(wanted, asking=asking)
         if isinstance(answer, Ask):
             gate, approvals = self._parts.gate, self._parts.tracker.ledger.history.approvals
             gate.consult(approvals[answer.approval])
@@ -200,7 +229,7 @@ class Seam:
                 answer = self._decide(wanted)
         return answer
 
-    def _decide(self, wanted: Wanted) -> Action | Denied | Ask:
+    def _decide(self, wanted: Wanted, *, asking: bool = False) -> Action | Denied | Ask:
         """Under the lock: of two processes with one call_id, one begins it and the other finds it."""
         gate = self._parts.gate
         with self._parts.tracker.lock.held():
@@ -208,16 +237,21 @@ class Seam:
             recorder.refuse_unready(wanted)
             wanted = recorder.foreseen(wanted)
             if known := recorder.completed(wanted, replayed=self._place().replayed, at_work=True):
-                return Action(recorder, known)
+                return Action(recorder, known, self._still_asked(known, wanted))
             self._refuse_ended(recorder.run)
             ruling = gate.rule(wanted.tool, wanted.effect, wanted.named, key=wanted.key)
             passed: list[e.Event] = []
+            if ruling.do == "ask" and asking:
+                _, id = recorder.begin(
+                    msgspec.structs.replace(wanted, ref=f"{wanted.ref} {ASKED}".strip()), []
+                )
+                return Action(recorder, self._parts.tracker.ledger.history.actions[id], ruling.why)
             if ruling.do == "ask":
                 approval = gate.ask(
                     self.id,
                     wanted.name,
                     wanted.effect,
-                    wanted.plain,
+                    wanted.payload,
                     ruling.why,
                     wanted.tool,
                     wanted.seen,
@@ -232,6 +266,12 @@ class Seam:
                 return Denied(wanted.name, ruling.rule, ruling.why, ruling.how)
             _, id = recorder.begin(wanted, passed)
             return Action(recorder, self._parts.tracker.ledger.history.actions[id])
+
+    def _still_asked(self, known: Recorded, wanted: Wanted) -> str:
+        """Why an action that was begun already has to be asked about: whoever asks may not have heard it."""
+        asked = known.life is Life.OPEN and ASKED in getattr(known.began, "ref", "").split()
+        gate = self._parts.gate
+        return gate.rule(wanted.tool, wanted.effect, wanted.named, key=wanted.key).why if asked else ""
 
     def _refuse_ended(self, run: RecordedRun) -> None:
         if run.life is not Life.OPEN:

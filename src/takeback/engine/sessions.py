@@ -10,6 +10,7 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core.lifecycle import Life
+from takeback.core.redact import redact
 from takeback.core.subjects import Action
 from takeback.core.subjects import Run as Recorded
 from takeback.core.values import said
@@ -44,9 +45,44 @@ class Session(Seam):
                     hint=f"`takeback undo {run.id}` takes it back when it has ended",
                 )
             settle_open(self._parts, run)
+            self._end_steps(run)
             why = "" if error is None else error if isinstance(error, str) else said(error)
             outcome = e.Outcome.DONE if error is None else e.Outcome.FAILED
             tracker.ledger.append([e.RunEnded(outcome, why)], run.id)
+
+    def step(self, name: str, *, ref: str = "") -> Session:
+        """The session in a step of its own: that with this `ref`, or a new one, with which those before it are over.
+
+        A step has no body here: what changes in it outside of actions is drift, as everywhere in a session.
+        """
+        ledger = self._parts.tracker.ledger
+        with self._parts.tracker.lock.held():
+            run = ledger.refresh().runs[self.id]
+            self._refuse_ended(run)
+            known = next((s for s in reversed(run.steps.values()) if ref and s.ref == ref), None)
+            if known is not None:
+                return self._in_step(known.id)
+            self._end_steps(run)
+            (record,) = ledger.append([e.StepBegan(redact(name), ref=ref)], run.id)
+            return self._in_step(record.id)
+
+    def last_step(self) -> Session:
+        """The session in the step that was begun last, if there is one."""
+        run = self._parts.tracker.ledger.refresh().runs[self.id]
+        return self._in_step(next(reversed(run.steps), ""))
+
+    def end_step(self) -> None:
+        """Say that the step that was begun last is over. What it did stays."""
+        with self._parts.tracker.lock.held():
+            self._end_steps(self._parts.tracker.ledger.refresh().runs[self.id])
+
+    def _end_steps(self, run: Recorded) -> None:
+        ended = [e.StepEnded(s.id, e.Outcome.DONE) for s in run.steps.values() if s.life is Life.OPEN]
+        if ended:
+            self._parts.tracker.ledger.append(ended, run.id)
+
+    def _in_step(self, step: str) -> Session:
+        return Session(self._parts, self.id, msgspec.structs.replace(self._standing, step=step))
 
     def _place(self) -> Place:
         return self._standing
@@ -100,7 +136,7 @@ def settle_open(parts: Parts, run: Recorded) -> list[str]:
     """Judge the actions of a session that nobody is going to end, by looking; says what was found."""
     history = parts.tracker.ledger.history
     found = [history.actions[id] for id in reversed(run.actions)]
-    opened = [action for action in found if action.life is Life.OPEN]
+    opened = [action for action in found if action.life in (Life.OPEN, Life.BACKGROUND)]
     return [settle_one(parts.tracker, parts.calls, action, "its end was never told") for action in opened]
 
 

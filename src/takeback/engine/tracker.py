@@ -160,7 +160,7 @@ class Tracker:
         """Who may be writing now: open actions, the innermost of each lineage, and what lives on of others."""
         history = self.ledger.history
         running = [a for a in history.open_actions() if isinstance(a.began, e.ActionBegan) and a.began.marks]
-        running += [a for a in history.open_actions(Life.BACKGROUND) if self.living(a.id)]
+        running += [a for a in history.open_actions(Life.BACKGROUND) if self.lives_on(a)]
         parents = {getattr(action.began, "parent", "") for action in running}
         return [action for action in running if action.id not in parents]
 
@@ -234,7 +234,7 @@ class Tracker:
             action = history.actions.get(action_id)
             if action is None or not action.is_tool:
                 raise UsageError(f"there is no action {action_id}")
-            if action.life is not Life.OPEN:
+            if action.life is not Life.OPEN and (lives_on or not self._is_told_of(action)):
                 return action
             faults.reach(ENDING)
             changes = (*changes, *self.made_by(action_id))
@@ -248,7 +248,8 @@ class Tracker:
                 self.observe()
             marks = self.marks()
             others = [other for other in owners if other is not action]
-            made = (*shared(self.since_last(marks), others), *changes)
+            in_doubt = all(owner.life is Life.BACKGROUND for owner in (action, *others))
+            made = (*shared(self.since_last(marks), others, in_doubt=in_doubt), *changes)
             if lives_on:
                 self.ledger.append([e.ActionDetached(action_id, made, marks, exit_code)], action.stream)
             else:
@@ -318,6 +319,16 @@ class Tracker:
         Where no process was named, the end of none says anything, so nothing of it is settled without a word.
         """
         return run.began.process is None or processes.is_alive(run.began.process, self.life.last_ns(run.id))
+
+    def lives_on(self, action: Action) -> bool:
+        """Whether what an action started may still be at work. In a session it is, until somebody says otherwise."""
+        return self._is_told_of(action) or bool(self.living(action.id))
+
+    def _is_told_of(self, action: Action) -> bool:
+        """Whether it works on in a session that goes on, whose agent tells when it has ended."""
+        run = self.ledger.history.runs.get(action.stream)
+        is_open = run is not None and run.began.detached and run.life is Life.OPEN
+        return action.life is Life.BACKGROUND and is_open and run is not None and self.is_led(run)
 
     def living(self, action_id: str) -> list[int]:
         """Processes that the action started and that still live."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Iterable
 
 from takeback.core.history import History
+from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action
+from takeback.engine.tracker import Tracker
 from takeback.errors import RunBusy
 
 BUSY_WAIT_S = 10.0
@@ -38,6 +41,26 @@ class Waiting:
             self._told = True
             _log.warning("waiting for %s (%s) to end", action.id, action.name[:60])
         time.sleep(BUSY_POLL_S)
+
+
+def refuse_background(tracker: Tracker, actions: Iterable[str]) -> None:
+    """While what it started is at work, an action would go on writing over what was put back."""
+    history = tracker.ledger.history
+    chosen = frozenset(actions)
+    for action in history.open_actions(Life.BACKGROUND):
+        if action.id not in chosen:
+            continue
+        if living := tracker.living(action.id):
+            numbers = ", ".join(map(str, living))
+            raise RunBusy(
+                f"{action.id} still has processes running ({numbers}); nothing was taken back",
+                hint=f"stop them first: kill {' '.join(map(str, living))}",
+            )
+        if tracker.lives_on(action):
+            raise RunBusy(
+                f"{action.id} ({action.name}) is at work in the background; nothing was taken back",
+                hint=f"have its agent stop it; if the agent is gone: takeback resume {action.stream}",
+            )
 
 
 def _how_it_ends(history: History, action: Action) -> str:

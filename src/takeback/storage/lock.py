@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from takeback.errors import BackendError, RunBusy
@@ -63,9 +63,10 @@ class WorkspaceLock:
                     hint="try again when it is done",
                 )
             time.sleep(_POLL_S)
-        # Always of the same length: cutting the file would cost more than all the rest.
-        os.pwrite(fd, f"process {os.getpid()}".ljust(_HOLDER_BYTES).encode(), 0)
         self._fd = fd
+        with suppress(OSError):  # on a full disk nobody can be told who holds it; it is held all the same
+            # Always of the same length: cutting the file would cost more than all the rest.
+            os.pwrite(fd, f"process {os.getpid()}".ljust(_HOLDER_BYTES).encode(), 0)
 
 
 def _try_lock(fd: int) -> bool:

@@ -29,6 +29,8 @@ class Dialect(Protocol):
 
     def can_tell(self, event: Event) -> bool: ...
 
+    def can_ask(self, event: Event) -> bool: ...
+
 
 def dialect(agent: str) -> Dialect:
     """That of this agent. Only it is loaded: a hook has no time for the others."""

@@ -33,6 +33,20 @@ TOOLS = (Kind.BEGIN, Kind.END, Kind.FAILED)
 # These are used one after another, even if they were asked for at once.
 ALONE = ("Bash", "Write", "Edit", "MultiEdit", "NotebookEdit")
 DELEGATING = ("Agent", "Task")
+READING = (
+    "Read",
+    "Grep",
+    "Glob",
+    "LS",
+    "NotebookRead",
+    "WebFetch",
+    "WebSearch",
+    "BashOutput",
+    "TaskOutput",
+    "TodoWrite",
+    "ToolSearch",
+    "AskUserQuestion",
+)
 NAMES_OF_PATHS = ("file_path", "notebook_path")
 # A message of this kind is the client's own: a command in the background has ended.
 NOTICE = "<task-notification>"
@@ -67,7 +81,10 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
     root = env.get("CLAUDE_PROJECT_DIR") or cwd
     args = fields(given, "tool_input")
     is_tool = kind in TOOLS
-    background = args.get("run_in_background") is True
+    tool = needed(given, "tool_name") if is_tool else ""
+    # A human may also send a command into the background while it runs.
+    moved = bool(words(fields(given, "tool_response"), "backgroundTaskId"))
+    background = args.get("run_in_background") is True or moved
     if kind is Kind.NOTICE:
         call = next(iter(NOTICED.findall(words(given, "prompt"))), "")
     else:
@@ -79,12 +96,14 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
         prompt=words(given, "prompt_id"),
         text=words(given, "prompt"),
         call=call,
-        tool=needed(given, "tool_name") if is_tool else "",
+        tool=tool,
         args=args,
-        command=words(args, "command") if words(given, "tool_name") == "Bash" else "",
+        command=words(args, "command") if tool == "Bash" else "",
         background=background,
-        alone=words(given, "tool_name") in ALONE and not background,
-        delegates=words(given, "tool_name") in DELEGATING,
+        alone=tool in ALONE and not background,
+        reads=tool in READING,
+        delegates=tool in DELEGATING,
+        quiet=given.get("background_tasks") == [],
         paths=paths(args, NAMES_OF_PATHS, cwd) if is_tool else (),
         cwd=cwd,
         root=root,
@@ -100,6 +119,11 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
 def can_tell(event: Event) -> bool:
     """Whether the agent hears `context` in the answer to this event."""
     return event.name in TELLING
+
+
+def can_ask(event: Event) -> bool:
+    """Whether the client asks its human about this call, where it is answered to."""
+    return event.kind is Kind.BEGIN
 
 
 def answer(event: Event, decision: Decision) -> Answer:

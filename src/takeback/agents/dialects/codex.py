@@ -52,6 +52,7 @@ def _read(given: Payload) -> Event:
     args = fields(given, "tool_input")
     is_tool = kind in TOOLS
     tool = needed(given, "tool_name") if is_tool else ""
+    patch = words(args, "command") if tool == "apply_patch" else ""
     return Event(
         kind=kind,
         name=name,
@@ -60,12 +61,12 @@ def _read(given: Payload) -> Event:
         text=words(given, "prompt"),
         call=needed(given, "tool_use_id") if is_tool else "",
         tool=tool,
-        args=args,
+        args={"patch": patch} if patch else args,  # it is no command, and must not be judged as one
         command=words(args, "command") if tool == "Bash" else "",
         # Commands may run side by side, patches do not; one that does not apply is never told to have ended.
         alone=tool == "apply_patch",
         delegates=tool.startswith(DELEGATING),
-        paths=absolute(patched(words(args, "command")), cwd) if tool == "apply_patch" else (),
+        paths=absolute(patched(patch), cwd),
         cwd=cwd,
         root=cwd,
         roots=(cwd,) if cwd else (),
@@ -79,6 +80,11 @@ def _read(given: Payload) -> Event:
 def can_tell(event: Event) -> bool:
     """Whether the agent hears `context` in the answer to this event."""
     return event.name in TELLING
+
+
+def can_ask(_event: Event) -> bool:
+    """It takes a question for a failure of the hook, and goes on."""
+    return False
 
 
 def answer(event: Event, decision: Decision) -> Answer:

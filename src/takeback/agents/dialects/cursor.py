@@ -30,6 +30,8 @@ KINDS = {
     "stop": Kind.STOP,
     "sessionEnd": Kind.SESSION_END,
 }
+SHELL = "Shell"
+READING = ("Read", "Grep", "Glob", "LS", "SemanticSearch", "WebSearch", "WebFetch")
 TOOLS = (Kind.BEGIN, Kind.END, Kind.FAILED)
 NAMES_OF_PATHS = ("file_path", "target_file", "path", "target_notebook")
 EDITING = ("Write", "Edit", "MultiEdit", "StrReplace", "Delete", "EditNotebook")
@@ -57,7 +59,7 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
     is_tool = kind in TOOLS
     tool = needed(given, "tool_name") if is_tool else words(given, "tool_name")
     cwd = words(given, "cwd") or words(args, "working_directory") or root
-    command = words(args, "command") if tool == "Shell" else words(given, "command")
+    command = words(args, "command") if tool == SHELL else words(given, "command")
     return Event(
         kind=kind,
         name=name,
@@ -69,6 +71,7 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
         args=args,
         command=command,
         background=args.get("is_background") is True,
+        reads=tool in READING,
         paths=paths(args, NAMES_OF_PATHS, cwd) if tool in EDITING else (),
         cwd=cwd,
         root=root,
@@ -86,6 +89,11 @@ def can_tell(event: Event) -> bool:
     return event.name in TELLING
 
 
+def can_ask(event: Event) -> bool:
+    """Whether the client asks its human about this call: of a command it does, at the question that comes next."""
+    return event.kind is Kind.BEGIN and event.tool == SHELL
+
+
 def answer(event: Event, decision: Decision) -> Answer:
     """What to print. A warning has a place only where something is allowed; elsewhere it goes to Cursor's own log."""
     if event.kind is Kind.UNREADABLE and decision.warning:
@@ -94,6 +102,8 @@ def answer(event: Event, decision: Decision) -> Answer:
     reason = decision.reason or "Takeback was told not to let this happen"
     if decision.do is Do.ASK and event.name not in ASKING:
         reason = " ".join(filter(None, (reason, decision.how)))
+    if decision.do is Do.ASK and can_ask(event):
+        return SILENT
     if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.GATE, Kind.AGENT_BEGIN):
         asks = decision.do is Do.ASK and event.name in ASKING
         said = {"permission": "ask" if asks else "deny", "user_message": reason}

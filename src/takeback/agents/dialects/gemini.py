@@ -27,6 +27,7 @@ KINDS = {
     "SessionEnd": Kind.SESSION_END,
 }
 TOOLS = (Kind.BEGIN, Kind.END)
+READING = ("read_file", "read_many_files", "glob", "list_directory", "google_web_search", "web_fetch")
 TELLING = ("SessionStart", "BeforeAgent", "AfterTool")
 
 
@@ -61,6 +62,7 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
         args=args,
         command=words(args, "command") if tool == "run_shell_command" else "",
         background=args.get("is_background") is True,
+        reads=tool in READING,
         paths=paths(args, ("file_path",), cwd),
         cwd=cwd,
         root=root,
@@ -74,6 +76,11 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
 def can_tell(event: Event) -> bool:
     """Whether the agent hears `context` in the answer to this event."""
     return event.name in TELLING
+
+
+def can_ask(event: Event) -> bool:
+    """Whether the client asks its human about this call, where it is answered to."""
+    return event.kind is Kind.BEGIN
 
 
 def answer(event: Event, decision: Decision) -> Answer:

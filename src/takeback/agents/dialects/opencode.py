@@ -78,6 +78,11 @@ def can_tell(event: Event) -> bool:
     return event.name == "tool.execute.after"
 
 
+def can_ask(_event: Event) -> bool:
+    """A plugin can only refuse."""
+    return False
+
+
 def answer(event: Event, decision: Decision) -> Answer:
     """What to print. A plugin can only refuse, so a question is a refusal that says how to allow it."""
     if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -60,6 +61,15 @@ class Layout(msgspec.Struct, frozen=True):
     timeout: int = TIMEOUT_S
     fresh: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What a file that did not exist has to have besides."""
+    also: tuple[str, ...] = ()
+    """Further files below a project that may hold its hooks."""
+    variable: str = ""
+    """What in the environment names the first folder of `user`, wherever that is."""
+
+    @property
+    def in_project(self) -> tuple[str, ...]:
+        """Every file below a project that may hold its hooks, ours first."""
+        return (self.project, *self.also)
 
     def entry(self, command: str) -> dict[str, Any]:
         if self.flat:
@@ -67,19 +77,29 @@ class Layout(msgspec.Struct, frozen=True):
         return {"hooks": [{"type": "command", "command": command, "timeout": self.timeout}]}
 
 
-_CLAUDE = Layout("claude-code", ".claude/settings.json", ".claude/settings.json", CLAUDE_CODE)
+# The command is a path of this machine, and settings.json is what people share; this one is their own.
+_CLAUDE = Layout(
+    "claude-code",
+    ".claude/settings.local.json",
+    ".claude/settings.json",
+    CLAUDE_CODE,
+    also=(".claude/settings.json",),
+    variable="CLAUDE_CONFIG_DIR",
+)
 LAYOUTS = {
     "claude-code": _CLAUDE,
-    "codex": Layout("codex", ".codex/hooks.json", ".codex/hooks.json", CODEX),
+    "codex": Layout("codex", ".codex/hooks.json", ".codex/hooks.json", CODEX, variable="CODEX_HOME"),
     "cursor": Layout(
         "cursor", ".cursor/hooks.json", ".cursor/hooks.json", CURSOR, flat=True, fresh={"version": 1}
     ),
     "gemini": Layout(
         "gemini", ".gemini/settings.json", ".gemini/settings.json", GEMINI, timeout=TIMEOUT_S * 1000
     ),
-    "opencode": Layout("opencode", opencode.PLACE, ".config/opencode/plugins/takeback.js"),
-    # It writes Claude Code's settings itself, so ours stand beside them, in the file that it leaves alone.
-    "ruflo": msgspec.structs.replace(_CLAUDE, project=".claude/settings.local.json"),
+    "opencode": Layout(
+        "opencode", opencode.PLACE, ".config/opencode/plugins/takeback.js", variable="XDG_CONFIG_HOME"
+    ),
+    # It configures Claude Code, in settings.json; ours stand beside, in the file that it leaves alone.
+    "ruflo": _CLAUDE,
 }
 
 
@@ -94,7 +114,9 @@ def install(agent: str, text: str, command: str = "") -> str:
     of = layout(agent)
     command = command or f"takeback-hook {of.agent}"
     if agent == "opencode":
-        return opencode.plugin(command.split())
+        if text and not opencode.is_ours(text):
+            raise UsageError("there is another plugin of this name; nothing was changed")
+        return opencode.plugin(shlex.split(command))
     for event in of.events:
         text = _install_one(of, text, event, command)
     return text
@@ -119,6 +141,58 @@ def missing(agent: str, text: str) -> list[str]:
     return [event for event in of.events if not text or not _ours(of, text, event)]
 
 
+def commands(agent: str, text: str) -> list[str]:
+    """What our hooks start, each once; nothing where there are none."""
+    of = layout(agent)
+    if agent == "opencode":
+        return [shlex.join(opencode.command(text))] if opencode.is_ours(text) else []
+    return _distinct(command for command in _all_commands(of, text) if _is_ours(of, command))
+
+
+def others(agent: str, text: str) -> list[str]:
+    """What the hooks of others start that are told of the same events."""
+    of = layout(agent)
+    if agent == "opencode":
+        return []
+    return _distinct(command for command in _all_commands(of, text) if command and not _is_ours(of, command))
+
+
+def hooks(agent: str, text: str) -> Any:
+    """All hooks, as a value that can be compared."""
+    return text if agent == "opencode" or not text else _root(text).value.get("hooks")
+
+
+def switched_off(agent: str, text: str) -> bool:
+    """Whether these settings tell the agent to run no hooks at all."""
+    of = layout(agent)
+    if agent == "opencode" or not text:
+        return False
+    root = _root(text).value
+    if of.agent == "gemini":
+        return isinstance(found := root.get("hooksConfig"), dict) and found.get("enabled") is False
+    return root.get("disableAllHooks") is True
+
+
+def has_plugin(text: str) -> bool:
+    """Whether settings of Claude Code have Takeback's plugin switched on."""
+    enabled = _root(text).value.get("enabledPlugins") if text else None
+    return isinstance(enabled, dict) and any(
+        name.partition("@")[0] == "takeback" and on is True for name, on in enabled.items()
+    )
+
+
+def _distinct(found: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(found))
+
+
+def _all_commands(of: Layout, text: str) -> Iterator[str]:
+    hooks = _root(text).child("hooks") if text else None
+    for event in of.events if hooks and isinstance(hooks.value, dict) else ():
+        listed = hooks.value.get(event) if hooks else None
+        for entry in listed if isinstance(listed, list) else ():
+            yield from _commands(entry)
+
+
 def _install_one(of: Layout, text: str, event: str, command: str) -> str:
     if text and (path := _ours(of, text, event)):
         if command in _commands(path[-1].value):
@@ -132,16 +206,16 @@ def _added(of: Layout, text: str, event: str, command: str) -> str:
     entry = of.entry(command)
     if not text:
         # Hooks first: in a file that was there they come last, so that one can tell which it was.
-        return json.dumps({"hooks": {event: [entry]}} | dict(of.fresh), indent=2) + "\n"
-    root = _root(of, text)
+        return jsontext.pretty({"hooks": {event: [entry]}} | dict(of.fresh)) + "\n"
+    root = _root(text)
     if not (hooks := root.child("hooks")):
         return jsontext.added(text, root, "hooks", {event: [entry]})
     if not isinstance(hooks.value, dict):
-        raise UsageError(f"`hooks` in {of.project} is no object; nothing was changed")
+        raise UsageError("`hooks` is no object; nothing was changed")
     if not (listed := hooks.child(event)):
         return jsontext.added(text, hooks, event, [entry])
     if not isinstance(listed.value, list):
-        raise UsageError(f"`hooks.{event}` in {of.project} is no list; nothing was changed")
+        raise UsageError(f"`hooks.{event}` is no list; nothing was changed")
     return jsontext.added(text, listed, "", entry)
 
 
@@ -153,21 +227,21 @@ def _again(of: Layout, event: str, command: str, before: str) -> str:
         return ""
 
 
-def _root(of: Layout, text: str) -> jsontext.Node:
+def _root(text: str) -> jsontext.Node:
     try:
         root = jsontext.parse(text)
     except jsontext.NotJson as where:
         raise UsageError(
-            f"{of.project} is not valid JSON at {where}; nothing was changed", hint="mend it by hand first"
+            f"not valid JSON at {where}; nothing was changed", hint="mend it by hand first"
         ) from None
     if not isinstance(root.value, dict):
-        raise UsageError(f"{of.project} is no JSON object; nothing was changed")
+        raise UsageError("no JSON object; nothing was changed")
     return root
 
 
 def _ours(of: Layout, text: str, event: str) -> list[jsontext.Node]:
     """The way from the root to our hook for this event: the whole group, unless it has hooks of others too."""
-    root = _root(of, text)
+    root = _root(text)
     hooks = root.child("hooks")
     listed = hooks.child(event) if hooks and isinstance(hooks.value, dict) else None
     if not hooks or not listed or not isinstance(listed.value, list):
@@ -195,4 +269,5 @@ def _commands(entry: Any) -> Sequence[str]:
 
 
 def _is_ours(of: Layout, command: str) -> bool:
-    return re.search(rf"(?:^|[/\\\s\"'])takeback-hook[\"']? +{of.agent}\s*$", command) is not None
+    programs = r"(?:^|[/\\\s\"'])takeback-hook|[/\\]takeback[/\\]daemon[/\\]knock\.py"
+    return re.search(rf"(?:{programs})[\"']? +{of.agent}\s*$", command) is not None

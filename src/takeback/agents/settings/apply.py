@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from takeback import config
 from takeback.agents import settings
-from takeback.errors import BackendError, ConflictError, UsageError
+from takeback.errors import BackendError, ConflictError, TakebackError, UsageError
 
 FOLDERS = (".claude", ".codex", ".cursor", ".gemini", ".opencode", "opencode", "plugins")
 
@@ -47,19 +50,46 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 def place(agent: str, *, project: Path, home: Path, user: bool) -> Path:
-    """The file with the hooks of an agent. If it is a link, the file that it leads to."""
+    """The file with the hooks of an agent: where ours are, else where they belong."""
+    found = places(agent, project=project, home=home, user=user)
+    return next((path for path in found if _has_ours(agent, path)), found[0])
+
+
+def places(agent: str, *, project: Path, home: Path, user: bool) -> list[Path]:
+    """Every file that may hold its hooks, first the one in which we put ours. If it is a link, what it leads to."""
     of = settings.layout(agent)
-    return (home / of.user if user else project / of.project).resolve()
+    first, _, rest = of.user.partition("/")
+    folder = config.named_folder(of.variable) or home / first
+    paths = [folder / rest] if user else [project / name for name in of.in_project]
+    return [Path(os.path.realpath(path)) for path in paths]
 
 
 def installing(agent: str, path: Path, command: str = "") -> Edit:
     before = read(path)
-    return Edit(path, before, settings.install(agent, before, command))
+    with named(path):
+        return Edit(path, before, settings.install(agent, before, command))
 
 
 def uninstalling(agent: str, path: Path) -> Edit:
     before = read(path)
-    return Edit(path, before, settings.uninstall(agent, before) if before else "")
+    with named(path):
+        return Edit(path, before, settings.uninstall(agent, before) if before else "")
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Whoever reads an error about settings wants to know which."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def _has_ours(agent: str, path: Path) -> bool:
+    try:
+        return bool(settings.commands(agent, read(path)))
+    except TakebackError:
+        return False
 
 
 def read(path: Path) -> str:

@@ -151,8 +151,19 @@ def _written(text: str, value: Any, indent: str) -> str:
     if "\n" not in text.strip():
         return json.dumps(value, ensure_ascii=False)
     found = re.search(r"\n([ \t]+)\S", text)
-    written = json.dumps(value, ensure_ascii=False, indent=found[1] if found else "  ")
+    written = pretty(value, found[1] if found else "  ")
     return written.replace("\n", ("\r\n" if "\r\n" in text else "\n") + indent)
+
+
+def pretty(value: Any, step: str = "  ") -> str:
+    """A value in lines: each member of an object has one, so that a diff of settings is easily read."""
+    if not isinstance(value, dict) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    members = (
+        f"{json.dumps(key, ensure_ascii=False)}: {pretty(inner, step)}" for key, inner in value.items()
+    )
+    lines = [member.replace("\n", f"\n{step}") for member in members]
+    return "{\n" + step + f",\n{step}".join(lines) + "\n}"
 
 
 # --- Taking out ---

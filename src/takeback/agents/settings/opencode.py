@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 
@@ -18,6 +19,12 @@ def plugin(command: Sequence[str] = COMMAND) -> str:
     head, found, tail = text.partition(_LINE)
     assert found, "opencode.js has another command than it should have"
     return f"{head}const COMMAND = {json.dumps(list(command))}{tail}"
+
+
+def command(text: str) -> list[str]:
+    """What a plugin of ours starts."""
+    found = re.search(r"^const COMMAND = (\[.*\])$", text, re.MULTILINE)
+    return [str(word) for word in json.loads(found[1])] if found else []
 
 
 def is_ours(text: str) -> bool:

@@ -18,7 +18,7 @@ from takeback.cli.views import (
     what,
     what_run,
     what_step,
-    who,
+    who_short,
 )
 from takeback.core import ids
 from takeback.core.history import History
@@ -53,7 +53,8 @@ def command(session: Session, limit: int) -> None:
     with session.workspace() as workspace:
         history = workspace.history
     runs = [run for run in history.runs.values() if is_worth_a_row(run)]
-    steps = [StepOf(step.id, run, step) for run in runs for step in run.steps.values()]
+    used = {getattr(action.began, "step", "") for action in history.actions.values()}
+    steps = [StepOf(s.id, run, s) for run in runs for s in run.steps.values() if s.id in used]
     # For a person the body of a run or a step is that run or step; a machine gets every action.
     actions = [a for a in history.actions.values() if session.json or not _is_body(history, a)]
     entries: list[Entry] = [*actions, *history.checkpoints.values(), *runs]
@@ -95,8 +96,7 @@ def _data(history: History, entry: Entry) -> dict[str, Any]:
 
 def _row(history: History, entry: Entry) -> tuple[str, ...]:
     if isinstance(entry, StepOf):
-        body = history.actions.get(entry.step.body)
-        when = ago(body.began_us) if body else ""
+        when = ago(entry.step.began_us)
         actor = entry.run.began.actor or "agent"
         changed = step_changed(history, entry.run, entry.step)
         return entry.id, when, actor, what_step(history, entry.step), changed
@@ -107,4 +107,4 @@ def _row(history: History, entry: Entry) -> tuple[str, ...]:
     if isinstance(entry, Checkpoint):
         name = f'checkpoint "{entry.taken.message}"' if entry.taken.message else "checkpoint"
         return entry.id, ago(entry.at_us), entry.taken.actor or "you", name, ""
-    return entry.id, ago(entry.began_us), who(entry), what(history, entry), counted(entry.changes)
+    return entry.id, ago(entry.began_us), who_short(entry), what(history, entry), counted(entry.changes)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import click
 
+from takeback.agents import tampering
+from takeback.cli.live import changed_so_far, session_data, session_lines, sessions
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
@@ -15,6 +18,7 @@ from takeback.cli.runs import (
 )
 from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at, iso, plural
 from takeback.cli.views import is_worth_a_row, run_data, what
+from takeback.core.change import Change
 from takeback.core.events import Did, Item, RollbackBegan
 from takeback.core.history import SETTLING, History
 from takeback.core.ids import seq_of
@@ -47,9 +51,14 @@ def command(session: Session) -> None:
             _settle(workspace)
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
+        so_far = changed_so_far(workspace)
+        tampered = tampering.warnings(workspace)
+        workspace.notices += tampered
     if session.json:
-        return session.data({"protected": True, "root": str(workspace.root), **_data(history, waiting)})
-    for line in _lines(str(workspace.root), history, waiting):
+        data = _data(history, waiting)
+        data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
+        return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
+    for line in _lines(str(workspace.root), history, waiting, so_far):
         session.line(line)
 
 
@@ -82,7 +91,7 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
     }
 
 
-def _lines(root: str, history: History, waiting: list[Approval]) -> list[str]:
+def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequence[Change]) -> list[str]:
     done = sum(action.is_tool for action in history.actions.values())
     lines = [f"{root} is protected: {plural(done, 'action')} recorded."]
     if chosen := last_action(history):
@@ -98,8 +107,9 @@ def _lines(root: str, history: History, waiting: list[Approval]) -> list[str]:
         lines.append(f"The last {action.kind} ({action.id}) is incomplete. Not as before:")
         lines += [f"  {item.target.said}: {item.why or item.did}" for item in items[:10]]
         lines.append(f"  {_way_on(history, action, items)}")
-    for run in _going_on(history):
-        lines.append(f"Run {run.id} is at work, begun {ago(run.began_us)}: {run.began.name}")
+    lines += [line for run in sessions(history) for line in session_lines(history, run, so_far)]
+    programs = [run for run in _going_on(history) if not run.began.detached]
+    lines += [f"Run {run.id} is at work, begun {ago(run.began_us)}: {run.began.name}" for run in programs]
     if idle := _last_without_effect(history):
         lines.append(
             f"Run {idle.id} was interrupted {ago(idle.ended_us)} and had changed nothing: {idle.began.name}"

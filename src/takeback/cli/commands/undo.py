@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.choices import ON_CONFLICT, PREVIEW, ids_of
+from takeback.cli.choices import ON_CONFLICT, PREVIEW, agents, ids_of
 from takeback.cli.reports import answer
 from takeback.cli.session import Session, TakebackCommand
 
@@ -18,6 +18,13 @@ from takeback.cli.session import Session, TakebackCommand
     shell_complete=ids_of("checkpoints"),
     help="Take back everything after this checkpoint",
 )
+@click.option(
+    "--agent",
+    metavar="NAME",
+    default="",
+    shell_complete=agents,
+    help="Only what this agent or subagent did: of the IDs, or of the last run in which it did something",
+)
 @click.option("--path", "paths", metavar="P", multiple=True, help="Only this file or folder; may be repeated")
 @PREVIEW
 @ON_CONFLICT
@@ -28,6 +35,7 @@ def command(
     session: Session,
     ids: tuple[str, ...],
     to: str | None,
+    agent: str,
     paths: tuple[str, ...],
     preview: bool,
     on_conflict: str,
@@ -35,14 +43,16 @@ def command(
     """Take back what an agent did, and keep what you did meanwhile
 
     Without an ID it takes back the most recent action that changed something; called again, the one before it. An ID
-    is an action, a step or a run from `takeback log`. Where that action was one of a run, the answer says how to take
-    back the whole of it.
+    is an action, a step or a run from `takeback log`: of a coding agent that is one call, one prompt or a whole
+    session. Where that action was one of a run, the answer says how to take back the whole of it.
     """
     with session.workspace() as workspace:
         code = answer(
             session,
             workspace,
-            lambda: workspace.undo(*ids, to=to, paths=paths, preview=preview, on_conflict=on_conflict),
-            last=not ids and not to and not paths,
+            lambda: workspace.undo(
+                *ids, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
+            ),
+            last=not ids and not to and not agent and not paths,
         )
     ctx.exit(code)

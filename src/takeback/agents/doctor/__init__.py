@@ -1,0 +1,162 @@
+"""Whether an agent is really protected: its settings, its trust in our hooks, and a trial of the very command."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from takeback._version import __version__
+from takeback.agents import settings
+from takeback.agents.doctor import trust
+from takeback.agents.doctor.canary import Trial, trial
+from takeback.agents.doctor.finding import Finding, State, ok, problem, warning
+from takeback.agents.presence import CLIENTS
+from takeback.agents.settings import apply
+from takeback.errors import TakebackError
+
+__all__ = ["Examined", "Finding", "State", "examine", "installed"]
+
+SLOW_S = 0.25
+VERSION_WAIT_S = 10.0
+OTHERS_SHOWN = 3
+PLUGIN_COMMAND = "takeback-hook claude-code"
+
+
+class Examined(msgspec.Struct, frozen=True):
+    """An agent, and what was found."""
+
+    agent: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_protected(self) -> bool:
+        return not any(finding.state is State.PROBLEM for finding in self.findings)
+
+
+class _Installed(msgspec.Struct, frozen=True):
+    """A place with hooks of ours."""
+
+    name: str
+    path: Path
+    text: str
+    commands: list[str]
+    missing: list[str] = []
+
+
+def installed(project: Path, home: Path) -> list[str]:
+    """The agents whose settings name us, or cannot be read. ruflo's are Claude Code's."""
+    return [
+        agent
+        for agent, of in settings.LAYOUTS.items()
+        if agent == of.agent and _names_us(agent, project, home)
+    ]
+
+
+def examine(agent: str, project: Path, home: Path) -> Examined:
+    """Look at everything that stands between this agent and an undo."""
+    return Examined(agent, tuple(_findings(agent, project, home)))
+
+
+def _names_us(agent: str, project: Path, home: Path) -> bool:
+    try:
+        return bool(_installed(agent, project, home))
+    except TakebackError:
+        return True
+
+
+def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
+    again = f"takeback install {agent}"
+    try:
+        found = _installed(agent, project, home)
+    except TakebackError as error:
+        yield problem("hooks", error.message, error.hint or again)
+        return
+    if not found:
+        yield problem("hooks", "not installed here, so nothing that it does is recorded", again)
+        return
+    for one in found:
+        if one.missing:
+            yield problem("hooks", f"{one.name} does not tell us of {', '.join(one.missing)}", again)
+        else:
+            yield ok("hooks", f"complete in {one.name}")
+        if one.text and settings.switched_off(agent, one.text):
+            yield problem("hooks", f"{one.name} tells the agent to run no hooks", "take that setting out")
+    if len(found) > 1:
+        yield warning(
+            "hooks",
+            "installed more than once: what is told twice counts once, but takes longer",
+            f"keep one of them: takeback uninstall {agent}, with or without --user",
+        )
+    yield from _others(agent, found)
+    yield from trust.of_hooks(agent, project, home, [one.path for one in found])
+    for command in dict.fromkeys(command for one in found for command in one.commands):
+        yield from _tried(agent, command, again)
+    yield from _client(agent)
+
+
+def _installed(agent: str, project: Path, home: Path) -> list[_Installed]:
+    found = []
+    everywhere = [*_places(agent, project, home, user=False), *_places(agent, project, home, user=True)]
+    for path in dict.fromkeys(everywhere):
+        text = apply.read(path)
+        with apply.named(path):
+            if commands := settings.commands(agent, text):
+                found.append(_Installed(str(path), path, text, commands, settings.missing(agent, text)))
+            if settings.layout(agent).agent == "claude-code" and settings.has_plugin(text):
+                found.append(_Installed("the plugin", path, "", [PLUGIN_COMMAND]))
+    return found
+
+
+def _places(agent: str, project: Path, home: Path, *, user: bool) -> list[Path]:
+    return apply.places(agent, project=project, home=home, user=user)
+
+
+def _others(agent: str, found: Sequence[_Installed]) -> Iterator[Finding]:
+    others = list(dict.fromkeys(other for one in found for other in settings.others(agent, one.text)))
+    if others:
+        shown = ", ".join(others[:OTHERS_SHOWN]) + ", …" * (len(others) > OTHERS_SHOWN)
+        yield ok("others", f"these hooks run beside ours: {shown}")
+
+
+def _tried(agent: str, command: str, again: str) -> Iterator[Finding]:
+    done: Trial = trial(agent, command)
+    if done.failed:
+        yield problem("trial", f"`{command}`: {done.failed}", f"{again} writes the command anew")
+        return
+    yield ok(
+        "trial", f"a change through the configured command was taken back: {done.taken_back} items compared"
+    )
+    said = f"{done.latency_s * 1000:.0f} ms for each event (median of {done.events})"
+    if done.latency_s > SLOW_S:
+        yield warning("latency", said, "`takeback daemon status` tells whether the daemon runs")
+    else:
+        yield ok("latency", said)
+    if done.version != __version__:
+        yield warning(
+            "version", f"the hook belongs to Takeback {done.version}, and this is {__version__}", again
+        )
+
+
+def _client(agent: str) -> Iterator[Finding]:
+    """Which version of the agent it is, where it can be asked."""
+    program = next(filter(None, map(shutil.which, CLIENTS[agent].programs)), "")
+    if not program:
+        return
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=VERSION_WAIT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield warning("agent", f"{program} did not tell its version ({type(error).__name__})")
+        return
+    first = next(iter((done.stdout or done.stderr).strip().splitlines()), "no version told")
+    yield ok("agent", f"{first[:100]} ({program})")

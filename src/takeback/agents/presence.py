@@ -1,0 +1,81 @@
+"""The coding agents that Takeback knows: how people call them, and how one sees that they are here."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from takeback.agents.settings import LAYOUTS
+from takeback.errors import UsageError
+
+
+class Client(msgspec.Struct, frozen=True):
+    """An agent as its user knows it."""
+
+    title: str
+    programs: tuple[str, ...]
+    """What it is started with."""
+    traces: tuple[str, ...]
+    """Folders of it, below a project or HOME."""
+    then: str = ""
+    """What its user still has to do after installing, so that its hooks run."""
+
+
+CLIENTS = {
+    "claude-code": Client("Claude Code", ("claude",), (".claude",)),
+    "codex": Client(
+        "Codex",
+        ("codex",),
+        (".codex",),
+        then="Codex runs no hook that you have not trusted: start `codex` here, type /hooks and trust these. "
+        "Until then nothing is protected.",
+    ),
+    "cursor": Client("Cursor", ("cursor", "cursor-agent"), (".cursor",)),
+    "gemini": Client(
+        "Gemini CLI",
+        ("gemini",),
+        (".gemini",),
+        then="Gemini CLI runs the hooks of a project only in a folder that you trust: say yes when it asks. "
+        "With --user they run everywhere.",
+    ),
+    "opencode": Client("opencode", ("opencode",), (".opencode", ".config/opencode")),
+    "ruflo": Client("ruflo", ("ruflo", "claude-flow"), (".claude-flow",)),
+}
+
+
+def chosen(name: str, project: Path, home: Path) -> str:
+    """The agent that is meant. Raises UsageError, with a suggestion, if that is none."""
+    if name in CLIENTS:
+        return name
+    known = ", ".join(LAYOUTS)
+    if name:
+        near = difflib.get_close_matches(name.lower(), [*CLIENTS, *PROGRAMS], 1, 0.5)
+        meant = PROGRAMS.get(near[0], near[0]) if near else ""
+        raise UsageError(
+            f"{name!r} is no agent that Takeback knows; nothing was changed",
+            hint=f"did you mean {meant}? " * bool(meant) + f"It knows {known}",
+        )
+    found = dict(present(project, home))
+    here = "; ".join(f"{agent} ({why})" for agent, why in found.items())
+    raise UsageError(
+        f"which agent? Found here: {here}" if found else "which agent? None of them was found here",
+        hint=f"`takeback install {next(iter(found))}`" if found else f"Takeback knows {known}",
+    )
+
+
+PROGRAMS = {program: agent for agent, client in CLIENTS.items() for program in client.programs}
+
+
+def present(project: Path, home: Path) -> Iterator[tuple[str, str]]:
+    """Each agent that seems to be used here, and how one sees that."""
+    for agent, client in CLIENTS.items():
+        program = next(filter(shutil.which, client.programs), "")
+        folders = [("", project / trace) for trace in client.traces]
+        folders += [("~/", home / trace) for trace in client.traces]
+        trace = next((f"{where}{path.name}" for where, path in folders if path.is_dir()), "")
+        if program or trace:
+            yield agent, f"`{program}` is installed" if program else f"there is {trace}"

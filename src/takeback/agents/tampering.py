@@ -1,0 +1,54 @@
+"""Hooks that an action changed: an agent may have taken out its own protection, by mistake or not.
+
+An agent reads its settings when a session begins, so nobody can prevent that from here. It is seen at the next look,
+said until a human accepts it with `takeback install`, and taken back like any other change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from takeback.agents import settings
+from takeback.agents.presence import CLIENTS
+from takeback.agents.settings import apply
+from takeback.core.change import Target, Version
+from takeback.errors import TakebackError
+from takeback.workspace import Workspace
+
+
+def warnings(workspace: Workspace) -> list[str]:
+    """What actions did to hooks of ours, in words; nothing where a human wrote them last."""
+    return list(_found(workspace))
+
+
+def accept(workspace: Workspace, agent: str) -> None:
+    """A human has seen the hooks of this agent, and wants them as they are."""
+    for name in settings.layout(agent).in_project:
+        workspace.accept(Target("files", name))
+
+
+def _found(workspace: Workspace) -> Iterator[str]:
+    for agent, client in CLIENTS.items():
+        of = settings.layout(agent)
+        for name in of.in_project if agent == of.agent else ():  # ruflo's are Claude Code's
+            entry = workspace.history.untrusted_since(Target("files", name))
+            if entry and (did := _done(workspace, agent, name, entry.change.before)):
+                undo = f"takeback undo {entry.action}"
+                yield (
+                    f"the hooks of {client.title} in {name} were {did} by {entry.action}: `{undo}` brings them "
+                    f"back; `takeback install {agent}` keeps what is there and adds what is missing"
+                )
+
+
+def _done(workspace: Workspace, agent: str, name: str, version: Version) -> str:
+    """What happened to hooks of ours since this version, in a word."""
+    before = (workspace.files.text(version) or b"").decode(errors="replace")
+    try:
+        if not settings.commands(agent, before):  # there was nothing to lose
+            return ""
+        now = apply.read(workspace.root / name)
+        if settings.missing(agent, now):
+            return "taken out"
+        return "changed" if settings.hooks(agent, now) != settings.hooks(agent, before) else ""
+    except TakebackError:
+        return "spoilt"

@@ -1,0 +1,60 @@
+"""`takeback daemon …`."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from takeback import config
+from takeback.cli.session import Session, TakebackCommand, TakebackGroup, ago, iso, sized
+from takeback.daemon import control, log
+from takeback.daemon.wire import Status
+
+
+@click.group("daemon", cls=TakebackGroup)
+def command() -> None:
+    """Look after the process that makes events of agents fast
+
+    The first event of an agent starts it, and half an hour after the last one it ends. It keeps what is known of each
+    workspace in memory. Nothing depends on it: without it everything works, only slower.
+    """
+
+
+@command.command("start", cls=TakebackCommand)
+@click.pass_obj
+def start(session: Session) -> None:
+    """Start it now, unless it is there"""
+    _show(session, control.start(config.state_home()))
+
+
+@command.command("stop", cls=TakebackCommand)
+@click.pass_obj
+def stop(session: Session) -> None:
+    """End it when it has answered what it was asked; the next event starts another one"""
+    pid = control.stop(config.state_home())
+    if session.json:
+        return session.data({"stopped": bool(pid), "pid": pid or None})
+    session.line(f"Ended process {pid}." if pid else "No daemon is running.")
+
+
+@command.command("status", cls=TakebackCommand)
+@click.pass_obj
+def status(session: Session) -> None:
+    """Show whether it runs, since when, and what it holds"""
+    _show(session, control.status(config.state_home()))
+
+
+def _show(session: Session, found: Status | None) -> None:
+    place = config.state_home() / log.FILE
+    if session.json:
+        body = msgspec.to_builtins(found) | {"since": iso(found.since_us)} if found else {}
+        return session.data({"running": found is not None, "log": str(place)} | body)
+    if found is None:
+        return session.line("No daemon is running; the next event of an agent starts one.")
+    session.line(f"Process {found.pid}, takeback {found.version}, began {ago(found.since_us)}.")
+    session.line(f"  events       {found.events:,}")
+    session.line(f"  memory       {sized(found.memory_bytes)}")
+    for workspace in found.workspaces:
+        proof = f", looked at by {workspace.proof}" if workspace.proof else ""
+        session.line(f"  workspace    {workspace.root}{proof}")
+    session.line(f"  log          {place}")

@@ -1,0 +1,105 @@
+"""`takeback doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+import msgspec
+
+from takeback import config
+from takeback._version import __version__
+from takeback.agents import doctor, presence, tampering
+from takeback.agents.doctor import Examined, Finding, State
+from takeback.agents.doctor.finding import ok, problem, warning
+from takeback.agents.doctor.machine import examine_machine
+from takeback.cli.session import Session, TakebackCommand, paint, sized
+from takeback.daemon import control
+from takeback.errors import BackendError, RefusedError
+from takeback.opening import find_root, find_workspace
+from takeback.storage.registry import Registry
+
+COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "red"}
+
+
+@click.command("doctor", cls=TakebackCommand)
+@click.argument("agent", default="")
+@click.pass_obj
+@click.pass_context
+def command(ctx: click.Context, session: Session, agent: str) -> None:
+    """Prove that your coding agents are protected, with a trial of each
+
+    The very command in the settings of an agent is given events as the agent would tell them, files change in a
+    temporary folder, and all of it is taken back and compared. Says what is wrong, and how to mend it.
+
+    Exits with 0 if all is well, with 3 if something is missing or not trusted, with 4 if a trial or the disk failed.
+    """
+    root, home = find_root(".", Registry(config.state_home())), config.home_folder()
+    agents = [presence.chosen(agent, root, home)] if agent else doctor.installed(root, home)
+    examined = [doctor.examine(one, root, home) for one in agents]
+    machine = _machine()
+    if not agents:
+        machine.append(problem("agents", f"no agent is protected in {root}", "takeback install AGENT"))
+    findings = [*(finding for one in examined for finding in one.findings), *machine]
+    if session.json:
+        session.data(
+            {
+                "protected": not any(finding.state is State.PROBLEM for finding in findings),
+                "agents": [
+                    {"agent": one.agent, "protected": one.is_protected, "findings": _data(one.findings)}
+                    for one in examined
+                ],
+                "machine": _data(machine),
+            }
+        )
+    else:
+        _print(session, examined, machine)
+    ctx.exit(_code(findings))
+
+
+def _machine() -> list[Finding]:
+    workspace = find_workspace(".")
+    if workspace is None:
+        return [*examine_machine(config.state_home(), None), _daemon()]
+    with workspace:
+        tampered = [problem("hooks", said, "") for said in tampering.warnings(workspace)]
+        return [*tampered, *examine_machine(config.state_home(), workspace), _daemon()]
+
+
+def _daemon() -> Finding:
+    """Nothing depends on it, so nothing of it is a problem."""
+    try:
+        found = control.status(config.state_home())
+    except BackendError as error:
+        return warning("daemon", error.message, error.hint or "takeback daemon stop")
+    if found is None:
+        return ok("daemon", "not running; the next event of an agent starts it")
+    if found.version != __version__:
+        return warning(
+            "daemon", f"it is of Takeback {found.version}, this is {__version__}", "takeback daemon stop"
+        )
+    return ok(
+        "daemon", f"process {found.pid}, {sized(found.memory_bytes)} of memory, {found.events:,} events"
+    )
+
+
+def _data(findings: Iterable[Finding]) -> list[object]:
+    return [msgspec.to_builtins(finding) for finding in findings]
+
+
+def _print(session: Session, examined: Iterable[Examined], machine: Iterable[Finding]) -> None:
+    parts = [(presence.CLIENTS[one.agent].title, one.findings) for one in examined]
+    for title, findings in [*parts, ("This machine", machine)]:
+        session.line(title)
+        for finding in findings:
+            state = paint(f"{finding.state.value:<8}", fg=COLOURS[finding.state])
+            session.line(f"  {state} {finding.check:<9} {finding.said}")
+            if finding.fix:
+                session.line(f"{'':11}mend it   {finding.fix}")
+
+
+def _code(findings: Iterable[Finding]) -> int:
+    failed = {finding.check for finding in findings if finding.state is State.PROBLEM}
+    if failed & {"trial", "disk", "state"}:
+        return BackendError.exit_code
+    return RefusedError.exit_code if failed else 0

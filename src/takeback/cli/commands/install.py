@@ -1,0 +1,84 @@
+"""`takeback install`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from takeback import config
+from takeback.agents import presence, settings, tampering
+from takeback.agents.settings import apply
+from takeback.cli.asking import may_write
+from takeback.cli.session import Session, TakebackCommand
+from takeback.daemon.command import hook_command
+from takeback.errors import RefusedError
+from takeback.opening import find_root, refuse_too_wide
+from takeback.storage.registry import Registry
+
+
+@click.command("install", cls=TakebackCommand)
+@click.argument("agent", default="")
+@click.option("--user", is_flag=True, help="For all your projects: into the settings in your home folder")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask")
+@click.pass_obj
+def command(session: Session, agent: str, user: bool, yes: bool) -> None:
+    """Protect what a coding agent does: claude-code, codex, cursor, gemini, opencode or ruflo
+
+    Adds Takeback's hooks to the agent's own settings, beside all that is there, and takes a first checkpoint. The
+    change is shown first, and on a terminal you are asked. A second time changes nothing.
+    """
+    root, home = find_root(".", Registry(config.state_home())), config.home_folder()
+    agent = presence.chosen(agent, root, home)
+    if not user:
+        _refuse_too_wide(root, agent)
+    path = apply.place(agent, project=root, home=home, user=user)
+    edit = apply.installing(agent, path, hook_command(settings.layout(agent).agent))
+    if edit.diff:
+        may_write(session, edit.diff, yes=yes)
+    checkpoint = "" if user else _protect(session, agent)
+    edit.make()
+    if session.json:
+        return session.data(
+            {
+                "agent": agent,
+                "path": str(path),
+                "changed": bool(edit.diff),
+                "diff": edit.diff,
+                "root": None if user else str(root),
+                "checkpoint": checkpoint or None,
+                "then": presence.CLIENTS[agent].then,
+            }
+        )
+    for line in _lines(agent, "all your projects" if user else str(root), edit, user=user):
+        session.line(line)
+
+
+def _refuse_too_wide(root: Path, agent: str) -> None:
+    try:
+        refuse_too_wide(root)
+    except RefusedError:
+        raise RefusedError(
+            f"{root} is a home folder or above one; nothing was changed",
+            hint=f"go to a project, or protect all of them with `takeback install {agent} --user`",
+        ) from None
+
+
+def _protect(session: Session, agent: str) -> str:
+    """Record what the agent will find; and that a human wants its hooks, whoever wrote them."""
+    with session.protect() as workspace:
+        if not workspace.inside_action():
+            tampering.accept(workspace, agent)
+        return workspace.save(f"takeback install {agent}").id
+
+
+def _lines(agent: str, where: str, edit: apply.Edit, *, user: bool) -> list[str]:
+    client = presence.CLIENTS[agent]
+    lines = [f"{client.title} is {'now' if edit.diff else 'already'} under protection in {where}."]
+    if edit.diff:
+        lines.append(f"A session that is open now keeps its old settings: start {client.title} again.")
+    lines += [client.then] if client.then else []
+    lines.append(f"  see that it works   takeback doctor {agent}")
+    lines.append("  take back           takeback undo")
+    lines.append(f"  take it out         takeback uninstall {agent}{' --user' if user else ''}")
+    return lines

@@ -1,0 +1,56 @@
+"""`takeback uninstall`."""
+
+from __future__ import annotations
+
+import click
+
+from takeback import config
+from takeback.agents import presence
+from takeback.agents.settings import apply
+from takeback.cli.asking import may_write
+from takeback.cli.session import Session, TakebackCommand
+from takeback.errors import RefusedError
+from takeback.opening import find_root, find_workspace
+from takeback.storage.registry import Registry
+
+
+@click.command("uninstall", cls=TakebackCommand)
+@click.argument("agent")
+@click.option("--user", is_flag=True, help="From the settings in your home folder")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask")
+@click.pass_obj
+def command(session: Session, agent: str, user: bool, yes: bool) -> None:
+    """Take Takeback's hooks out of an agent's settings again
+
+    Exactly these; if nothing else was changed since, every byte is as it was. What was recorded stays, and can
+    still be taken back.
+    """
+    root, home = find_root(".", Registry(config.state_home())), config.home_folder()
+    agent = presence.chosen(agent, root, home)
+    _refuse_agents()
+    paths = apply.places(agent, project=root, home=home, user=user)
+    edits = [edit for path in paths if (edit := apply.uninstalling(agent, path)).diff]
+    if edits:
+        may_write(session, "".join(edit.diff for edit in edits), yes=yes)
+    for edit in edits:
+        edit.make()
+    if session.json:
+        return session.data({"agent": agent, "changed": [str(edit.path) for edit in edits]})
+    title, where = presence.CLIENTS[agent].title, "your own settings" if user else str(root)
+    if not edits:
+        return session.line(f"There are no hooks of Takeback for {title} in {where}.")
+    session.line(f"Took the hooks out: what {title} does from its next session on is not recorded.")
+    session.line("What was recorded stays and can still be taken back.")
+
+
+def _refuse_agents() -> None:
+    """An agent does not take out its own protection with a command of ours."""
+    inside = config.parent_action()
+    if workspace := find_workspace("."):
+        with workspace:
+            inside = workspace.inside_action() or inside
+    if inside:
+        raise RefusedError(
+            f"this was asked from inside {inside}: only a human takes out the hooks. Nothing was changed",
+            hint="do it from a terminal of your own",
+        )

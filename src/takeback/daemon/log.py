@@ -1,0 +1,37 @@
+"""The daemon's log: what it did and what went wrong, in a file of bounded size, without what looks like a secret."""
+
+from __future__ import annotations
+
+import logging
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from takeback.core.redact import redact
+from takeback.storage.private import private_file
+
+FILE = "daemon.log"
+BYTES_MAX = 256 * 1024
+
+
+class _Private(RotatingFileHandler):
+    """Each file of it is the user's alone."""
+
+    def _open(self) -> TextIOWrapper:
+        private_file(Path(self.baseFilename))
+        return super()._open()
+
+
+class _Redacted(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+def begin(home: Path) -> logging.Logger:
+    """The log of everything in this process."""
+    handler = _Private(home / FILE, maxBytes=BYTES_MAX, backupCount=1, encoding="utf-8")
+    handler.setFormatter(_Redacted("%(asctime)s %(process)d %(message)s"))
+    log = logging.getLogger("takeback")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    return log

@@ -1,0 +1,182 @@
+"""Whose a change is, where calls overlap, go on in the background, or are a subagent's: right, or not guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from takeback.core.lifecycle import Life
+from takeback.errors import ConflictError, RunBusy, UsageError
+from takeback.workspace import Workspace
+
+from .driving import Agent
+
+HELPER = {"agent_id": "a1", "agent_type": "Explore"}
+
+
+def test_what_calls_side_by_side_did_is_of_one_of_them(desk: Path, tb: Workspace) -> None:
+    client = Agent("codex", desk)
+    client.prompt("go", "t1")
+    client.shell("make one", "c1")
+    client.shell("make two", "c2")
+    (desk / "one").write_text("1\n")
+    client.ran("make one", "c1")
+    (desk / "two").write_text("2\n")
+    client.ran("make two", "c2")
+    one, two = tb.history.actions.values()
+    assert one.changes[-1].shared_with == (two.id,)
+    with pytest.raises(ConflictError, match="while both were running"):
+        tb.undo(one.id)
+    assert (desk / "one").exists()
+    # What was done when the other had ended is its own.
+    assert tb.undo(two.id, paths=[str(desk / "two")]).verdict == "clean"
+    assert tb.undo(one.id, two.id).verdict == "clean"
+    assert not (desk / "one").exists()
+
+
+def test_a_subagent_beside_the_agent_and_its_work_alone(desk: Path, tb: Workspace) -> None:
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.write("by-main", "main\n")
+    client.write("by-helper", "helper\n", **HELPER)
+    client.write("more-by-main", "main\n")
+    assert tb.undo(agent="Explore").verdict == "clean"
+    assert not (desk / "by-helper").exists()
+    assert (desk / "by-main").exists() and (desk / "more-by-main").exists()
+    # Of a prompt, or of a file, only what that agent did.
+    client.write("by-helper", "again\n", **HELPER)
+    (step,) = next(iter(tb.history.runs.values())).steps
+    assert tb.undo(step, agent="a1").verdict == "clean"
+    assert tb.undo(agent="claude-code", paths=[str(desk / "by-main")]).verdict == "clean"
+    assert not (desk / "by-main").exists() and (desk / "more-by-main").exists()
+    with pytest.raises(UsageError, match="no agent 'nobody'"):
+        tb.undo(agent="nobody")
+    with pytest.raises(UsageError, match="exclude each other"):
+        tb.undo(to="c1", agent="Explore")
+
+
+def test_the_end_of_the_prompt_leaves_a_subagents_call_open(desk: Path, tb: Workspace) -> None:
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    args = {"command": "make"}
+    client.pre("Bash", args, "h1", **HELPER)
+    client.stop()
+    (action,) = tb.history.open_actions()
+    (desk / "made").write_text("x\n")
+    client.tell("SubagentStop", **HELPER)
+    assert not tb.history.open_actions()
+    assert {str(change.target) for change in tb.history.actions[action.id].changes} >= {"made"}
+
+
+def test_what_changed_between_calls_is_the_humans(desk: Path, tb: Workspace) -> None:
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.write("a", "a\n")
+    (desk / "mine").write_text("mine\n")
+    client.write("b", "b\n")
+    client.stop()
+    (desk / "app.py").write_text("my own\n")
+    tb.undo(*tb.history.runs)
+    assert (desk / "mine").exists() and (desk / "app.py").read_text() == "my own\n"
+    assert not (desk / "a").exists() and not (desk / "b").exists()
+
+
+def in_background(desk: Path) -> Agent:
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.shell("make watch", "bg", run_in_background=True)
+    client.ran("make watch", "bg", run_in_background=True)
+    return client
+
+
+def test_what_works_on_in_the_background_hides_nothing_and_stops_nobody(desk: Path, tb: Workspace) -> None:
+    client = in_background(desk)
+    (action,) = tb.history.actions.values()
+    assert action.life is Life.BACKGROUND
+    client.stop(background_tasks=[{"id": "b1"}])
+    # Nobody but it, or the human, did this: so nobody's undo touches it without a word.
+    (desk / "built").write_text("built\n")
+    client.prompt("more", "p2")
+    client.write("a", "a\n")
+    (made,) = [c for c in tb.history.actions[action.id].changes if str(c.target) == "built"]
+    assert made.in_doubt
+    # A call beside it shares what it did.
+    with pytest.raises(ConflictError, match="while both were running"):
+        tb.undo()
+    # It would write over what was put back.
+    with pytest.raises(RunBusy, match="at work in the background"):
+        tb.undo(action.id)
+    notice = "<task-notification>\n<tool-use-id>bg</tool-use-id>\n</task-notification>"
+    client.tell("UserPromptSubmit", prompt=notice)
+    assert tb.history.actions[action.id].life is Life.DONE
+    client.write("b", "b\n")
+    assert tb.undo().verdict == "clean"
+    assert not (desk / "b").exists()
+
+
+@pytest.mark.parametrize("told", ["stop", "end"])
+def test_what_is_in_the_background_is_over_when_the_client_says_that_nothing_is(
+    told: str, desk: Path, tb: Workspace
+) -> None:
+    client = in_background(desk)
+    if told == "stop":
+        client.stop(background_tasks=[])
+    else:
+        client.end()
+    assert not tb.history.open_actions(Life.BACKGROUND)
+    (desk / "mine").write_text("mine\n")
+    other = Agent("claude-code", desk, "session-2")
+    other.prompt("go", "q1")
+    other.write("a", "a\n")
+    assert tb.undo().verdict == "clean"
+    assert (desk / "mine").exists()
+
+
+def test_a_call_that_somebody_else_refused_leaves_nothing_open(desk: Path, tb: Workspace) -> None:
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.shell("rm app.py", "c1")
+    client.write("a", "a\n")
+    first, _ = tb.history.actions.values()
+    assert (first.life, first.changes) == (Life.FAILED, ())
+    assert "never told" in first.why
+    assert tb.undo().verdict == "clean"
+
+
+def test_ends_that_come_late_or_without_a_beginning_change_nothing(desk: Path, tb: Workspace) -> None:
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.ran("make", "never-begun")
+    assert not tb.history.actions
+    client.shell("make", "c1")
+    client.prompt("stop that", "p2")
+    (desk / "late").write_text("late\n")
+    client.ran("make", "c1")
+    client.write("a", "a\n")
+    # Whose it is cannot be told any more, so it stays.
+    tb.undo(*tb.history.runs)
+    assert (desk / "late").exists() and not (desk / "a").exists()
+
+
+def test_a_subagent_with_a_session_of_its_own_works_for_the_one_that_started_it(
+    desk: Path, tb: Workspace
+) -> None:
+    main = Agent("opencode", desk)
+    main.prompt("go", "m1")
+    main.pre("task", {"prompt": "help"}, "t1")
+    child = Agent("opencode", desk, "child-1")
+    child.tell("session.created", parentID=main.session)
+    child.prompt("help", "m2")
+    child.write("by-child", "x\n")
+    child.shell("true", "open")
+    child.stop()
+    main.post("task", {"prompt": "help"}, "t1")
+    assert not tb.history.open_actions()
+    (run,) = [run for run in tb.history.runs.values() if run.actions]
+    (step,) = run.steps
+    assert run.steps[step].name == "go"
+    assert tb.undo(step).verdict == "clean"
+    assert not (desk / "by-child").exists()
+    child.write("by-child", "x\n")
+    assert tb.undo(agent="child-1").verdict == "clean"

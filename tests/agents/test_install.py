@@ -1,0 +1,278 @@
+"""`takeback install` and `uninstall` as a user types them: what is shown, asked, written, and taken out again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from takeback.agents import settings
+from takeback.daemon.command import hook_command
+from tests.cli.inside import Inside
+from tests.cli.processes import bound
+from tests.world.cli import Result, Workspace, environment
+from tests.world.picture import picture
+
+AGENTS = list(settings.LAYOUTS)
+FOREIGN = """\
+{
+    // mine
+    "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}]},
+    "theme": "dark"
+}
+"""
+
+
+class Desk(Inside):
+    """A project and a home, with commands as calls in this process."""
+
+    @property
+    def user(self) -> Path:
+        return self.root.parent / "user"
+
+    def run(self, *args: str, env: Mapping[str, str] | None = None, umask: int = -1) -> Result:
+        return super().run(*args, env={"HOME": str(self.user), **(env or {})}, umask=umask)
+
+    def settings(self, agent: str, *, user: bool = False) -> Path:
+        of = settings.layout(agent)
+        return self.user / of.user if user else self.root / of.project
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    made = Desk(tmp_path / "work", tmp_path / "state")
+    made.root.mkdir()
+    made.user.mkdir()
+    made.human("plan.md", "old\n")
+    return made
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_in_with_one_command_and_out_without_a_trace(agent: str, desk: Desk) -> None:
+    before = picture(os.fsencode(desk.root))
+    done = desk.do("install", agent, "--json").json
+    path = desk.settings(agent)
+    assert (done["path"], done["changed"]) == (str(path), True)
+    assert settings.missing(agent, path.read_text()) == []
+    assert settings.commands(agent, path.read_text()) == [hook_command(settings.layout(agent).agent)]
+    assert desk.do("status", "--json").json["checkpoint"]["id"] == done["checkpoint"]
+    assert desk.do("install", agent, "--json").json["changed"] is False
+    assert "already under protection" in desk.do("install", agent).stdout
+    assert desk.do("uninstall", agent, "--json").json["changed"] == [str(path)]
+    assert desk.do("uninstall", agent, "--json").json["changed"] == []
+    after = picture(os.fsencode(desk.root))
+    assert {name for name in before | after if before.get(name) != after.get(name)} <= {b"."}  # its time
+
+
+def test_what_is_said(desk: Desk) -> None:
+    said = desk.do("install", "codex").stdout
+    assert said.startswith(f"--- {desk.settings('codex')}\n+++ ")
+    assert "Codex is now under protection in" in said and "type /hooks" in said
+    assert "takeback doctor codex" in said and "takeback uninstall codex" in said
+    assert "trust" in desk.do("install", "gemini").stdout
+    assert "--user" in desk.do("install", "cursor", "--user").stdout
+    assert "can still be taken back" in desk.do("uninstall", "codex").stdout
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_for_all_projects(agent: str, desk: Desk) -> None:
+    before = picture(os.fsencode(desk.root))
+    desk.do("install", agent, "--user")
+    assert settings.missing(agent, desk.settings(agent, user=True).read_text()) == []
+    assert picture(os.fsencode(desk.root)) == before
+    assert desk.do("status", "--json").json["protected"] is False  # it is from its first event on
+    desk.do("uninstall", agent, "--user")
+    assert [path for path in desk.user.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "agent, variable, place",
+    [
+        ("claude-code", "CLAUDE_CONFIG_DIR", "settings.json"),
+        ("codex", "CODEX_HOME", "hooks.json"),
+        ("opencode", "XDG_CONFIG_HOME", "opencode/plugins/takeback.js"),
+    ],
+)
+def test_settings_that_were_moved(agent: str, variable: str, place: str, desk: Desk, tmp_path: Path) -> None:
+    done = desk.run("install", agent, "--user", "--json", env={variable: str(tmp_path / "moved")})
+    assert done.json["path"] == str(tmp_path / "moved" / place)
+    assert (tmp_path / "moved" / place).exists()
+
+
+def test_what_others_wrote_stays(desk: Desk) -> None:
+    path = desk.settings("gemini")
+    path.parent.mkdir()
+    path.write_text(FOREIGN)
+    desk.do("install", "gemini")
+    assert settings.others("gemini", path.read_text()) == []  # PreToolUse is none of its events
+    assert '// mine\n    "hooks": {"PreToolUse"' in path.read_text()
+    desk.do("uninstall", "gemini")
+    assert path.read_text() == FOREIGN
+
+
+def test_hooks_that_stand_in_the_shared_settings_are_not_doubled(desk: Desk) -> None:
+    shared = desk.root / ".claude/settings.json"
+    shared.parent.mkdir()
+    shared.write_text(settings.install("claude-code", "", "takeback-hook claude-code"))
+    done = desk.do("install", "claude-code", "--json").json
+    assert done["path"] == str(shared)
+    assert not desk.settings("claude-code").exists()
+    desk.do("uninstall", "claude-code")
+    assert not shared.parent.exists()
+
+
+@pytest.mark.parametrize(
+    "text, why", [("{ not json", "line 1"), ('{"hooks": []}', "no object"), ("[]", "no JSON object")]
+)
+def test_settings_that_cannot_be_read_are_left_alone(text: str, why: str, desk: Desk) -> None:
+    path = desk.settings("cursor")
+    path.parent.mkdir()
+    path.write_text(text)
+    done = desk.do("install", "cursor", code=2)
+    assert str(path) in done.stderr and why in done.stderr and "nothing was changed" in done.stderr
+    assert path.read_text() == text
+    assert desk.do("status", "--json").json["protected"] is False
+
+
+def test_another_plugin_of_the_same_name_is_not_overwritten(desk: Desk) -> None:
+    path = desk.settings("opencode")
+    path.parent.mkdir(parents=True)
+    path.write_text("// mine\n")
+    assert "another plugin" in desk.do("install", "opencode", code=2).stderr
+    assert path.read_text() == "// mine\n"
+
+
+def test_a_folder_that_cannot_be_written(desk: Desk) -> None:
+    path = desk.settings("codex")
+    path.parent.mkdir()
+    path.write_text("{}\n")
+    path.parent.chmod(0o500)
+    try:
+        done = bound(desk, "install", "codex", code=4)
+    finally:
+        path.parent.chmod(0o700)
+    assert "could not be written" in done.stderr
+    assert path.read_text() == "{}\n"
+
+
+def test_a_link_stays_a_link(desk: Desk, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles/hooks.json"
+    real.parent.mkdir()
+    real.write_text("{}\n")
+    link = desk.settings("cursor")
+    link.parent.mkdir()
+    link.symlink_to(real)
+    assert desk.do("install", "cursor", "--json").json["path"] == str(real)
+    assert link.is_symlink() and settings.missing("cursor", real.read_text()) == []
+    desk.do("uninstall", "cursor")
+    assert link.is_symlink() and real.read_text() == "{}\n"
+
+
+def test_a_home_folder_is_no_project(desk: Desk) -> None:
+    done = desk.run("install", "claude-code", "-C", str(desk.user))
+    assert done.code == 3 and "takeback install claude-code --user" in done.stderr
+    assert list(desk.user.iterdir()) == []
+
+
+def test_names_that_are_none(desk: Desk) -> None:
+    assert "did you mean claude-code?" in desk.do("install", "claude", code=2).stderr
+    assert "did you mean gemini?" in desk.do("install", "gemini-cli", code=2).stderr
+    unknown = desk.do("install", "xyzzy", code=2).stderr
+    assert "did you mean" not in unknown and "opencode" in unknown
+    (desk.root / ".cursor").mkdir()
+    found = desk.run("install", env={"PATH": "/nonexistent"})
+    assert found.code == 2
+    assert "cursor (there is .cursor)" in found.stderr and "`takeback install cursor`" in found.stderr
+    assert not desk.home.exists() or not list((desk.home / "workspaces").glob("*"))
+
+
+# --- On a terminal ---
+
+
+def answered(world: Workspace, answer: str, *words: str) -> tuple[int, str]:
+    """Type an answer to whatever a command asks."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(world.root)
+        surroundings = environment(world.home) | {"HOME": str(world.root.parent / "user"), "TERM": "dumb"}
+        os.execve(sys.executable, [sys.executable, "-m", "takeback", *words], surroundings)
+    os.write(fd, f"{answer}\n".encode())
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal goes away with its last user
+        while data := os.read(fd, 65536):
+            shown += data
+    os.close(fd)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_on_a_terminal_it_is_asked_first(desk: Desk) -> None:
+    code, shown = answered(desk, "n", "install", "codex")
+    assert code == 3 and "Write this? [Y/n]" in shown and "nothing was changed" in shown
+    assert not desk.settings("codex").exists()
+    assert desk.do("status", "--json").json["protected"] is False
+    code, shown = answered(desk, "y", "install", "codex")
+    assert code == 0 and desk.settings("codex").exists()
+    code, shown = answered(desk, "n", "uninstall", "codex", "-y")
+    assert code == 0 and "Write this?" not in shown and not desk.settings("codex").exists()
+
+
+# --- Hooks that an action changes ---
+
+
+@pytest.fixture
+def world(desk: Desk) -> Workspace:
+    desk.do("install", "claude-code")
+    return Workspace(desk.root, desk.home)
+
+
+PLACE = ".claude/settings.local.json"
+
+
+def test_our_own_writing_is_the_humans(desk: Desk, world: Workspace) -> None:
+    world.agent("echo new > plan.md")
+    assert desk.do("status", "--json").json["warnings"] == []
+    (run,) = {entry["run"] for entry in desk.do("log", "--json").json["entries"] if entry.get("run")}
+    desk.undo(run)
+    assert settings.missing("claude-code", world.read(PLACE)) == []
+
+
+def test_hooks_that_an_action_took_out_are_told_and_come_back(desk: Desk, world: Workspace) -> None:
+    kept = world.read(PLACE)
+    world.agent(f"echo '{{}}' > {PLACE}", name="clever")
+    action = world.action("clever")
+    done = desk.do("status")
+    assert f"the hooks of Claude Code in {PLACE} were taken out by {action}" in done.stderr
+    assert f"takeback undo {action}" in done.stderr
+    desk.undo()
+    assert world.read(PLACE) == kept
+    assert desk.do("status").stderr == ""
+
+
+def test_what_a_human_wrote_or_accepted_is_not_told(desk: Desk, world: Workspace) -> None:
+    value = json.loads(world.read(PLACE))
+    value["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "say done"}]})
+    world.agent(f"cat > {PLACE} <<'END'\n{json.dumps(value)}\nEND", name="more")
+    assert "were changed by" in desk.do("status").stderr
+    desk.do("install", "claude-code")  # a human says that this is well
+    assert desk.do("status").stderr == ""
+    world.agent(f"rm {PLACE}", name="less")
+    assert "were taken out by" in desk.do("status").stderr
+    desk.do("install", "claude-code")
+    assert desk.do("status").stderr == ""
+    world.agent(f"echo '{{' > {PLACE}", name="spoilt")
+    assert "were spoilt by" in desk.do("status").stderr
+    world.human(PLACE, "{}")
+    assert desk.do("save").stderr == "" and desk.do("status").stderr == ""
+
+
+def test_an_agent_does_not_take_out_its_own_hooks(desk: Desk, world: Workspace) -> None:
+    kept = world.read(PLACE)
+    done = world.run("run", "--", sys.executable, "-m", "takeback", "uninstall", "claude-code")
+    assert done.code == 3 and "only a human takes out the hooks" in done.stderr
+    assert world.read(PLACE) == kept
