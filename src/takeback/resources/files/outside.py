@@ -110,6 +110,11 @@ class Outside:
         faults.reach(MARKED)
         return Mark(self.name, state_of(state), evidence, tuple(stated))
 
+    def again(self, mark: Mark) -> Mark:
+        """Look once more at what a mark looked at."""
+        self._looked_at = self._view = self._picture(mark).view
+        return self.mark()
+
     def settled(self, mark: Mark) -> None:
         """Nothing is remembered from one mark to the next but what is on disk."""
 
