@@ -50,8 +50,7 @@ class History:
         self.rollbacks: list[str] = []
         self.checkpoints: dict[str, Checkpoint] = {}
         self.breaches: list[Breach] = []
-        self.accepted: dict[str, str] = {}
-        """The version of each settings file that a human accepted last."""
+        self.accepted: dict[str, str] = {}  # settings files, each with the version that a human accepted last
         self.marks: dict[str, e.Mark] = {}
         self.streams: dict[str, int] = defaultdict(int)
         self.approvals: dict[str, Approval] = {}
