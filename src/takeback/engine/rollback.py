@@ -22,6 +22,7 @@ from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_ro
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine import deeds
 from takeback.engine.calls import Calls, left_standing
+from takeback.engine.paths import OUTSIDE
 from takeback.engine.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
 from takeback.engine.tracker import Tracker
@@ -240,6 +241,8 @@ class Rollbacks:
         """What is not as it was at a checkpoint and stays so: a person would else believe that all is."""
         why = "a restore moves no branch; `takeback undo` takes back what an action did to it"
         for mark in marks:
+            if mark.resource == OUTSIDE:
+                continue  # told of by its paths
             resource = self.tracker.observed[mark.resource]
             moved = not resource.traits.of_the_tree and resource.keeps(mark)
             if moved and any(not self.tracker.follows(c.target) for c in self._way_back(mark)):
