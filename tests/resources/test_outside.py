@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,12 @@ def test_a_path_is_meant_where_it_really_is(ground: Path) -> None:
     assert places(ground, "work/to-a") == ["other/a"]
     assert places(ground, "work/sub/x", "work") == []
     assert places(ground, Reached(str(ground / "work/x"), really=str(ground / "other/x"))) == ["other/x"]
+
+
+def test_a_home_by_name_is_found(ground: Path) -> None:
+    user = pwd.getpwuid(os.getuid())
+    found = survey(ground, Reached(f"/~{user.pw_name}/.nothing-of-this-name"))
+    assert found.places == (os.path.join(os.path.realpath(user.pw_dir), ".nothing-of-this-name"),)
 
 
 def test_what_is_not_there_begins_at_its_first_missing_name(ground: Path) -> None:

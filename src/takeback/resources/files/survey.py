@@ -78,7 +78,7 @@ class Surveyor:
 
     def _places(self, reached: Reached) -> Iterator[tuple[bytes, list[bytes]]]:
         """Where a path really is, outside the workspace; or all that a wildcard may mean."""
-        path = os.path.normpath(os.fsencode(reached.path))
+        path = os.path.normpath(_at_home(os.fsencode(reached.path)))
         behind = os.fsencode(reached.really) if reached.really else os.path.realpath(path)
         if reached.names is not None:
             start = os.fsencode(reached.names)
@@ -105,6 +105,8 @@ class Surveyor:
             raise Refused("it is no ordinary folder or file")
         if not os.access(os.path.dirname(place), os.R_OK | os.X_OK):
             raise Refused("its folder cannot be looked into")
+        if not os.access(os.path.dirname(place), os.W_OK):
+            raise Refused("its folder is closed to writing, so it could not be put back")
 
 
 class _Left:
@@ -158,6 +160,12 @@ def _everything(place: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
                 # It is closed to us, and so to the command: what is in it stays.
                 continue
             raise Refused(f"{text_of(path)} cannot be looked into ({error.strerror})") from error
+
+
+def _at_home(path: bytes) -> bytes:
+    """The home of somebody by name is given as `/~name`, since its place is not known from the words."""
+    home = os.path.expanduser(path[1:]) if path.startswith(b"/~") else path
+    return home if home.startswith(b"/") else path
 
 
 def _first_missing(place: bytes) -> bytes:
