@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from tests.cli.inside import Inside
 
@@ -280,3 +281,22 @@ def test_nothing_is_kept_in_the_state_once_it_is_over(beside: Beside) -> None:
     shutil.rmtree(state / "outside")
     beside.undo()
     assert not beside.has("other/n2")
+
+
+def test_what_another_user_planted_in_a_shared_folder_is_not_taken_for_ours(beside: Beside) -> None:
+    beside.agent("echo agent > ../other/a.txt")
+    (state,) = (beside.folder / "state/workspaces").iterdir()
+    for number in range(1, 30):
+        planted = beside.folder / "other" / f".takeback-a{number}-{state.name}"
+        planted.mkdir()
+        (planted / "ready").write_text("")
+        name = blake3(b"a.txt").hexdigest()
+        (planted / f"new-{name}").write_text("of another user")
+        os.chown(planted, 12345, -1)
+    done = beside.run("undo")
+    assert done.code == 6 and "something of another user" in done.said
+    assert beside.read("other/a.txt") == "agent\n"
+    for planted in (beside.folder / "other").glob(".takeback-*"):
+        shutil.rmtree(planted)
+    beside.undo()
+    assert beside.read("other/a.txt") == "a\n"

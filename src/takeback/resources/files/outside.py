@@ -27,6 +27,7 @@ from takeback.resources.files.entry import FOLDER, OPAQUE, Entry, entry_of, join
 from takeback.resources.files.foresight import merge_files
 from takeback.resources.files.place import Place
 from takeback.resources.files.resource import Files, file_text, state_of, tree_of
+from takeback.resources.files.staging import is_anothers
 from takeback.resources.files.tree import reach_content, same
 from takeback.resources.files.view import Picture, Scope, View, decode, encode
 
@@ -264,6 +265,9 @@ class Outside:
                 else Swapped(target, Did.REMOVED, ABSENT, True)
                 for target, swap in swaps.items()
             ]
+        if is_anothers(scope.folder, rollback):
+            why = f"something of another user has the name of our own folder in {text_of(scope.folder)}"
+            return [Swapped(t, Did.FAILED, swap.present, False, why) for t, swap in swaps.items()]
         inner = {_inner(target, scope): target for target in swaps}
         done = files.swap([_inner_swap(swap, scope) for swap in swaps.values()], rollback, fresh=False)
         return [
