@@ -159,7 +159,10 @@ def left_behind(place: Place, rollback: str) -> LeftStaging | None:
 
 def is_anothers(folder: bytes, rollback: str) -> bool:
     """Whether another user has taken the name of our folder, as they can where all users share one."""
-    place = Place.without_links(folder)
+    try:
+        place = Place.without_links(folder)
+    except OSError:  # it went in this moment; who works in it has it open
+        return False
     try:
         found = os.stat(staging_name(rollback), dir_fd=place.fd, follow_symlinks=False)
     except FileNotFoundError:
