@@ -8,28 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from takeback.core import events as e
+from takeback.core import intents as i
 from takeback.core import lifecycle
 from takeback.core.change import ABSENT, Change, Entry, Target, Version
-from takeback.core.lifecycle import Life
+from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import value_after
 from takeback.core.record import Record
-from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
-
-SETTLING = {
-    e.Did.RESTORED,
-    e.Did.REMOVED,
-    e.Did.COMPENSATED,
-    e.Did.CANCELLED,
-    e.Did.ALREADY,
-    e.Did.KEPT,
-    e.Did.MERGED,
-}
-"""What a rollback can do about a target so that it need not be done again. The rest stays open."""
+from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step, called
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -59,6 +49,7 @@ class History:
         """The values that each run keeps, by the path of each."""
         self.progress: dict[str, dict[Target, e.Item]] = defaultdict(dict)
         """What an unfinished rollback has already done of what must not be done twice."""
+        self.intents = i.Intents()
         self._undone: dict[str, str] = {}
         self._never: set[str] = set()
         self._unended: dict[str, Action] = {}
@@ -66,6 +57,7 @@ class History:
         self._timeline: dict[Target, list[Entry]] = defaultdict(list)
         self._shared: dict[str, list[Entry]] = defaultdict(list)
         self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
+        self._keepers: set[tuple[str, Target]] = set()
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -96,7 +88,8 @@ class History:
 
     def values(self) -> set[bytes]:
         """The names of the content that holds arguments and results of calls."""
-        named = (name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full))
+        named = [name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full)]
+        named += [intent.deferred.full for intent in self.intents.every.values()]
         return {bytes.fromhex(name) for name in named if name}
 
     def targets(self) -> Iterable[Target]:
@@ -122,6 +115,15 @@ class History:
             return []
         return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
 
+    def kept(self, action: str) -> list[Entry]:
+        """The changes of an action that an undo dealt with by leaving them as they were."""
+        return [x for x in self.entries(action) if self._is_kept(action, x.target, x.seq)]
+
+    def _is_kept(self, action: str, target: Target, seq: int) -> bool:
+        key = (action, target, 0 if self.actions[action].is_rollback else seq)
+        standing = [r for r in self._settlers.get(key, ()) if not self.taken_back(r, target, 0)]
+        return bool(standing) and self._keepers.issuperset((rollback, target) for rollback in standing)
+
     def untrusted_since(self, target: Target) -> Entry | None:
         """The change with which actions began to write a target that no human has written or accepted since."""
         untrusted = None
@@ -135,11 +137,8 @@ class History:
 
     def settled_by(self, rollback: str) -> list[Target]:
         """The targets that a rollback dealt with and that have not been brought back since."""
-        return [
-            item.target
-            for item in self.actions[rollback].items
-            if item.did in SETTLING and not self.taken_back(rollback, item.target, 0)
-        ]
+        items = self.actions[rollback].items
+        return [i.target for i in items if i.did in SETTLING and not self.taken_back(rollback, i.target, 0)]
 
     def open_runs(self) -> list[Run]:
         """Runs that go on, or whose process died without a word."""
@@ -199,7 +198,7 @@ class History:
 
     def _action_began(self, record: Record, event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> None:
         by = getattr(event, "actor", "")
-        action = Action(record.id, *_called(event), record.stream, by, record.at_us, event)
+        action = Action(record.id, *called(event), record.stream, by, record.at_us, event)
         self.actions[action.id] = self._unended[action.id] = action
         if action.is_rollback:
             self.rollbacks.append(action.id)
@@ -263,6 +262,12 @@ class History:
             return self._breach(record, f"action {event.action} is not open")
         self._add(record, action, event.changes)
 
+    def _intent(self, record: Record, event: i.IntentEvent) -> None:
+        if wrong := self.intents.apply(record.id, record.stream, record.at_us, event):
+            return self._breach(record, wrong)
+        if isinstance(event, i.IntentDeferred):
+            self._changes_seen(record, e.ChangesSeen(event.action, (i.change_of(record.id, event),)))
+
     def _rollback_ended(self, record: Record, event: e.RollbackEnded) -> None:
         action = self.actions.get(event.rollback)
         if action is None or not action.is_rollback:
@@ -292,6 +297,8 @@ class History:
         self.progress[event.rollback][event.item.target] = event.item
 
     def _settle(self, rollback: str, item: e.Item) -> None:
+        if item.did is e.Did.KEPT:
+            self._keepers.add((rollback, item.target))
         for action in item.settles:
             is_rollback = action in self.actions and self.actions[action].is_rollback
             for seq in (0,) if is_rollback else item.seqs:
@@ -361,14 +368,6 @@ class History:
         self.breaches.append(Breach(record.seq, what))
 
 
-def _called(event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> tuple[str, str]:
-    if isinstance(event, e.ActionBegan):
-        return "action", event.name
-    if isinstance(event, e.RollbackBegan):
-        return event.kind.value, " ".join([event.kind.value, *event.of])
-    return "outside", ""
-
-
 _APPLY: dict[type, Callable[[History, Record, Any], None]] = {
     e.WorkspaceBegan: History._workspace_began,
     e.RunBegan: History._run_began,
@@ -397,4 +396,5 @@ _APPLY: dict[type, Callable[[History, Record, Any], None]] = {
     e.ChangesSeen: History._changes_seen,
     e.ConfigAccepted: History._config_accepted,
     e.CheckpointTaken: History._checkpoint_taken,
+    **dict.fromkeys(get_args(i.IntentEvent), History._intent),
 }

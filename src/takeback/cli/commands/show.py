@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from takeback.cli.choices import ids_of
+from takeback.cli.intents import attempt_data, intent_data, intent_lines
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
@@ -26,9 +27,10 @@ from takeback.cli.views import (
     action_data,
     change_data,
     checkpoint_data,
-    is_step_taken_back,
     is_worth_a_row,
     run_data,
+    step_undone,
+    telling,
     what,
     what_step,
     who,
@@ -37,6 +39,8 @@ from takeback.core import ids
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan
 from takeback.core.history import History
+from takeback.core.intents import Queued
+from takeback.core.record import Record
 from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
 from takeback.engine.diff import verb
 from takeback.engine.replay import State, run_of
@@ -54,13 +58,15 @@ Found = Action | Run | Step | Approval | Checkpoint
 @click.option("--all", "everything", is_flag=True, help=f"List everything, not only {LINES_MAX} of each")
 @click.pass_obj
 def command(session: Session, id: str, everything: bool) -> None:
-    """Show one run, step, action, approval or checkpoint, and how things stood then
+    """Show one run, step, action, approval, intent or checkpoint, and how things stood then
 
     Of what belongs to a run it also tells how that run stood at that moment: the steps, the calls with their results,
     the questions, and what it remembered.
     """
     kind, _ = ids.parse(id)
     with session.workspace() as workspace:
+        if kind == ids.INTENT and (queued := workspace.outbox.get(id)):
+            return _show_intent(session, queued, workspace.outbox.attempts(id))
         history = workspace.history
         found = _find(history, id)
         if found is None:
@@ -78,6 +84,13 @@ def command(session: Session, id: str, everything: bool) -> None:
         if isinstance(found, Run) and waits_for_a_decision(history, found):
             lines += [f"  {way.does.ljust(13)} {way}" for way in ways_on(history, found)]
     for line in lines:
+        session.line(line)
+
+
+def _show_intent(session: Session, queued: Queued, attempts: Sequence[Record]) -> None:
+    if session.json:
+        return session.data(intent_data(queued) | {"failed": [attempt_data(record) for record in attempts]})
+    for line in intent_lines(queued, attempts):
         session.line(line)
 
 
@@ -109,7 +122,7 @@ def _data(workspace: Workspace, history: History, found: Found) -> dict[str, obj
             "run": run.id,
             "state": found.life.value,
             "ref": found.ref,
-            "taken_back": is_step_taken_back(history, found),
+            "taken_back": step_undone(history, found) == "taken back",
             "body": found.body,
             "calls": [action.id for action in calls_of(history, run, found.id)],
             "changed": [change_data(change) for change in changes_of_step(history, run, found)],
@@ -166,7 +179,7 @@ def _lines_of_run(history: History, run: Run) -> list[str]:
 
 
 def _changes(workspace: Workspace, changes: Sequence[Change], most: int) -> list[str]:
-    shown = changes[:most] if most else changes
+    shown = telling(changes)[:most] if most else changes
     lines = [f"  {workspace.tell(change) or f'{verb(change):9}{change.target}'}" for change in shown]
     if len(shown) < len(changes):
         lines.append(f"  … {plural(len(changes) - len(shown), 'more change')}; --all lists them")

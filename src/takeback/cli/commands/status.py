@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import click
 
 from takeback.agents import tampering
+from takeback.cli.intents import counted_by_state, outbox_lines
 from takeback.cli.live import changed_so_far, session_data, session_lines, sessions
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
+    settle,
     standing_data,
     standing_lines,
     waits_for_a_decision,
@@ -20,14 +22,12 @@ from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at,
 from takeback.cli.views import is_worth_a_row, run_data, what
 from takeback.core.change import Change
 from takeback.core.events import Did, Item, RollbackBegan
-from takeback.core.history import SETTLING, History
+from takeback.core.history import History
 from takeback.core.ids import seq_of
-from takeback.core.lifecycle import Life
+from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
-from takeback.errors import RunBusy
 from takeback.opening import find_workspace
-from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
 IDS_SHOWN = 3
@@ -47,27 +47,20 @@ def command(session: Session) -> None:
     session.opened.append(workspace)
     find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
     with workspace:
-        if workspace.history.open_actions() or workspace.history.open_runs():
-            _settle(workspace)
+        settle(workspace)
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
+        outbox = counted_by_state(workspace)
         so_far = changed_so_far(workspace)
         tampered = tampering.warnings(workspace)
         workspace.notices += tampered
     if session.json:
         data = _data(history, waiting)
+        data["outbox"] = outbox
         data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
-    for line in _lines(str(workspace.root), history, waiting, so_far):
+    for line in [*_lines(str(workspace.root), history, waiting, so_far), *outbox_lines(outbox)]:
         session.line(line)
-
-
-def _settle(workspace: Workspace) -> None:
-    """Say what is true now of what a crash left open; not while somebody is at work."""
-    try:
-        workspace.recover()
-    except RunBusy:
-        return
 
 
 def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
@@ -147,6 +140,8 @@ def _remaining(history: History) -> tuple[Action, list[Item]] | None:
 
 def _way_on(history: History, rollback: Action, items: list[Item]) -> str:
     """What helps where a rollback is incomplete. A bare `undo` would go on to something else."""
+    if all(item.did is Did.KEPT for item in items):
+        return "it stays as it is: there is no way back"
     if not any(item.did in (Did.FAILED, Did.CONFLICT) for item in items):
         return "nobody can look whether it is gone, so look yourself"
     if not isinstance(rollback.began, RollbackBegan) or rollback.kind == "redo":
