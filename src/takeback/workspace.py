@@ -76,6 +76,10 @@ class Workspace(Running):
             history = self.history
             until = self._marks_of(end) if end else self.tracker.marks()
             since = _by_name(self._marks_of(start)) if start else _last_beginning(history)
+            if not end and self._outside.name in since:
+                # Nobody looks there between two actions: what was in view then is looked at now.
+                again = self._outside.again(since[self._outside.name])
+                until = [*(mark for mark in until if mark.resource != again.resource), again]
             return [
                 change
                 for mark in until
