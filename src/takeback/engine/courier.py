@@ -148,7 +148,7 @@ class Courier:
             self._done.put(outcome)
 
     def _record(self, *, wait: bool) -> int:
-        """Record what the threads said, hold the rest longer, and give up what takes too long; gives how many ended."""
+        """Record what the threads said, hold the rest longer, give up what takes too long; gives how many ended."""
         ended = self._ended(wait=wait)
         ended = [one for one in ended if self._held.get(_of(one).id) is _of(one)]
         outcomes = [one for one in ended if isinstance(one, Outcome)]
