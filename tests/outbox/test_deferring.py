@@ -50,7 +50,7 @@ def test_an_intent_may_leave_with_its_step(place: Place) -> None:
         with pytest.raises(Failure), run.step("two"):
             run.defer(tools.note, "never", release="step")
             raise Failure
-    assert place.states() == [State.DELIVERED, State.DUE, State.DUE]
+    assert place.states() == [State.DELIVERED, State.DUE, State.CANCELLED]
 
 
 def test_a_key_is_one_intent(place: Place) -> None:
