@@ -63,7 +63,9 @@ else:
         from importlib import import_module
 
         module, _, attribute = _LATER[name].partition(":")
-        return getattr(import_module(f"takeback.{module}"), attribute)
+        found = getattr(import_module(f"takeback.{module}"), attribute)
+        globals()[name] = found  # so that it is looked for once
+        return found
 
 
 __all__ = [

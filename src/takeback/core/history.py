@@ -19,7 +19,7 @@ from takeback.core.change import ABSENT, Change, Entry, Target, Version
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import value_after
 from takeback.core.record import Record
-from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
+from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step, called
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -40,8 +40,7 @@ class History:
         self.rollbacks: list[str] = []
         self.checkpoints: dict[str, Checkpoint] = {}
         self.breaches: list[Breach] = []
-        self.accepted: dict[str, str] = {}
-        """The version of each settings file that a human accepted last."""
+        self.accepted: dict[str, str] = {}  # settings files, each with the version that a human accepted last
         self.marks: dict[str, e.Mark] = {}
         self.streams: dict[str, int] = defaultdict(int)
         self.approvals: dict[str, Approval] = {}
@@ -58,6 +57,7 @@ class History:
         self._timeline: dict[Target, list[Entry]] = defaultdict(list)
         self._shared: dict[str, list[Entry]] = defaultdict(list)
         self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
+        self._keepers: set[tuple[str, Target]] = set()
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -115,6 +115,15 @@ class History:
             return []
         return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
 
+    def kept(self, action: str) -> list[Entry]:
+        """The changes of an action that an undo dealt with by leaving them as they were."""
+        return [x for x in self.entries(action) if self._is_kept(action, x.target, x.seq)]
+
+    def _is_kept(self, action: str, target: Target, seq: int) -> bool:
+        key = (action, target, 0 if self.actions[action].is_rollback else seq)
+        standing = [r for r in self._settlers.get(key, ()) if not self.taken_back(r, target, 0)]
+        return bool(standing) and self._keepers.issuperset((rollback, target) for rollback in standing)
+
     def untrusted_since(self, target: Target) -> Entry | None:
         """The change with which actions began to write a target that no human has written or accepted since."""
         untrusted = None
@@ -128,11 +137,8 @@ class History:
 
     def settled_by(self, rollback: str) -> list[Target]:
         """The targets that a rollback dealt with and that have not been brought back since."""
-        return [
-            item.target
-            for item in self.actions[rollback].items
-            if item.did in SETTLING and not self.taken_back(rollback, item.target, 0)
-        ]
+        items = self.actions[rollback].items
+        return [i.target for i in items if i.did in SETTLING and not self.taken_back(rollback, i.target, 0)]
 
     def open_runs(self) -> list[Run]:
         """Runs that go on, or whose process died without a word."""
@@ -192,7 +198,7 @@ class History:
 
     def _action_began(self, record: Record, event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> None:
         by = getattr(event, "actor", "")
-        action = Action(record.id, *_called(event), record.stream, by, record.at_us, event)
+        action = Action(record.id, *called(event), record.stream, by, record.at_us, event)
         self.actions[action.id] = self._unended[action.id] = action
         if action.is_rollback:
             self.rollbacks.append(action.id)
@@ -291,6 +297,8 @@ class History:
         self.progress[event.rollback][event.item.target] = event.item
 
     def _settle(self, rollback: str, item: e.Item) -> None:
+        if item.did is e.Did.KEPT:
+            self._keepers.add((rollback, item.target))
         for action in item.settles:
             is_rollback = action in self.actions and self.actions[action].is_rollback
             for seq in (0,) if is_rollback else item.seqs:
@@ -358,14 +366,6 @@ class History:
 
     def _breach(self, record: Record, what: str) -> None:
         self.breaches.append(Breach(record.seq, what))
-
-
-def _called(event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> tuple[str, str]:
-    if isinstance(event, e.ActionBegan):
-        return "action", event.name
-    if isinstance(event, e.RollbackBegan):
-        return event.kind.value, " ".join([event.kind.value, *event.of])
-    return "outside", ""
 
 
 _APPLY: dict[type, Callable[[History, Record, Any], None]] = {

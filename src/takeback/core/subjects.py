@@ -102,3 +102,12 @@ class Checkpoint(msgspec.Struct):
 
     def __repr__(self) -> str:
         return f"<Checkpoint {self.id} {self.taken.message[:60]!r}>"
+
+
+def called(event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> tuple[str, str]:
+    """What kind of action an event begins, and its name."""
+    if isinstance(event, e.ActionBegan):
+        return "action", event.name
+    if isinstance(event, e.RollbackBegan):
+        return event.kind.value, " ".join([event.kind.value, *event.of])
+    return "outside", ""

@@ -106,7 +106,7 @@ class Recorder:
         """
         effect = self.gate.effect(wanted.effect, wanted.named)
         if effect not in (e.Effect.RESTORABLE, e.Effect.IRREVERSIBLE):
-            return msgspec.structs.replace(wanted, effect=effect)
+            return wanted if effect is wanted.effect else msgspec.structs.replace(wanted, effect=effect)
         survey = self.gate.outside(wanted.named, wanted.paths)
         looking = wanted.looking or bool(survey.places)
         return msgspec.structs.replace(wanted, effect=effect, survey=survey, looking=looking)

@@ -13,6 +13,7 @@ from takeback.cli.live import changed_so_far, session_data, session_lines, sessi
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
+    settle,
     standing_data,
     standing_lines,
     waits_for_a_decision,
@@ -26,9 +27,7 @@ from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
-from takeback.errors import RunBusy
 from takeback.opening import find_workspace
-from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
 IDS_SHOWN = 3
@@ -48,8 +47,7 @@ def command(session: Session) -> None:
     session.opened.append(workspace)
     find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
     with workspace:
-        if workspace.history.open_actions() or workspace.history.open_runs():
-            _settle(workspace)
+        settle(workspace)
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
         outbox = counted_by_state(workspace)
@@ -63,14 +61,6 @@ def command(session: Session) -> None:
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
     for line in [*_lines(str(workspace.root), history, waiting, so_far), *outbox_lines(outbox)]:
         session.line(line)
-
-
-def _settle(workspace: Workspace) -> None:
-    """Say what is true now of what a crash left open; not while somebody is at work."""
-    try:
-        workspace.recover()
-    except RunBusy:
-        return
 
 
 def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
