@@ -177,7 +177,7 @@ class Following:
                 yield session.action(_key_of(recorded))
 
     def _call_id(self, session: Session, event: Event) -> str:
-        """The id of a call that begins. Calls that are alike and have none are numbered; one that is open is the same."""
+        """The id of a call that begins. Those that have none are numbered; while one like it is open, it is that."""
         if not event.call_is_alike:
             return event.call
         known = list(self._alike(session, event))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -68,8 +68,7 @@ def print_report(
     if session.json:
         more: dict[str, object] = {"part_of": run.id} if run else {}
         if talks:
-            made = [talk.make() if forking else None for talk in talks]
-            more["conversations"] = [t.data() | {"forked": new} for t, new in zip(talks, made, strict=True)]
+            more["conversations"] = [t.data() | {"forked": t.make() if forking else None} for t in talks]
         session.data(report.data() | more | {"stays": _staying(history, report)})
         return _code(report)
     if report.finished_earlier:
@@ -97,17 +96,25 @@ def print_report(
     for name in _staying(history, report):
         session.line(f"  {paint('stays'.ljust(10), bold=True)} what {name} did outside the workspace")
     if run:
-        part = "would be" if report.preview else "was"
-        name = shortened(run.began.name, 40)
-        session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
-        if step := _prompt_of(history, report):
-            session.line(f"All that its prompt did ({shortened(step.name, 40)}):  takeback undo {step.id}")
+        _print_part(session, history, report, run)
     _print_close(session, report)
+    _print_talks(session, talks, forking=forking)
+    return _code(report)
+
+
+def _print_talks(session: Session, talks: Sequence[Fork], *, forking: bool) -> None:
     for talk in talks:
         since = "from before it" if talk.exact else "with all that was said"
         new = f"claude --resume {talk.make()}" if forking else str(talk)
         session.line(f"The conversation {since}, in a copy:  {new}")
-    return _code(report)
+
+
+def _print_part(session: Session, history: History, report: RollbackReport, run: Run) -> None:
+    part = "would be" if report.preview else "was"
+    name = shortened(run.began.name, 40)
+    session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
+    if step := _prompt_of(history, report):
+        session.line(f"All that its prompt did ({shortened(step.name, 40)}):  takeback undo {step.id}")
 
 
 def _conversations(history: History, report: RollbackReport) -> list[Fork]:
