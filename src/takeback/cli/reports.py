@@ -64,7 +64,6 @@ def print_report(
     """Print a report and return the exit code that goes with it."""
     run = _only_a_part(history, report) if last else None
     talks = _conversations(history, report)
-    forking = forking and not report.preview
     if session.json:
         more: dict[str, object] = {"part_of": run.id} if run else {}
         if talks:
@@ -103,7 +102,7 @@ def print_report(
 
 
 def _print_talks(session: Session, talks: Sequence[Fork], *, forking: bool) -> None:
-    for talk in talks:
+    for talk in (talk for talk in talks if talk.exact or forking):
         since = "from before it" if talk.exact else "with all that was said"
         new = f"claude --resume {talk.make()}" if forking else str(talk)
         session.line(f"The conversation {since}, in a copy:  {new}")
@@ -121,7 +120,9 @@ def _conversations(history: History, report: RollbackReport) -> list[Fork]:
     """How the agents' conversations can go on from before what was taken back."""
     from takeback.agents.conversation import forks
 
-    return forks(history, report.of) if report.kind == "undo" and report.achieved else []
+    if report.kind != "undo" or report.preview or not report.achieved:
+        return []
+    return forks(history, report.of)
 
 
 def _all_kept(history: History, report: RollbackReport) -> bool:
