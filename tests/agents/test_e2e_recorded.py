@@ -102,4 +102,9 @@ def test_what_no_undo_reaches_is_held(agent: str, autopilot: bool, tmp_path: Pat
         project.tell(given["hook_event_name"], given)
         does(project, given)
         project.tell(AFTER[agent], given | {"hook_event_name": AFTER[agent], "tool_response": {}})
+        ends = next(
+            e for e in recording.recorded(RECORDS[agent]) if e["stdin"]["hook_event_name"].lower() == "stop"
+        )
+        given, _ = here(project, ends)
+        project.tell(given["hook_event_name"], given)
         nothing_was_pushed(project, remote, before)
