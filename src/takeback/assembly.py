@@ -251,11 +251,11 @@ class Assembly:
             ),
         )
 
-    @property
+    @cached_property
     def foresight(self) -> Foresight:
-        """What commands would do here. Made anew each time: whoever asks next may have another home."""
+        """What commands would do here."""
         surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside)
-        return Foresight(self.root, config.home_folder(), surveyor, config.here)
+        return Foresight(self.root, config.home_folder, surveyor, config.here)
 
     def _limits_outside(self) -> Limits:
         given = self.settings.outside

@@ -123,6 +123,18 @@ def test_an_answer_to_no_question(world: Workspace, words: tuple[str, ...]) -> N
     assert world.do(*words, code=2).stderr.startswith("takeback: ")
 
 
+def test_a_question_of_a_run_that_is_over_waits_no_more(world: Workspace) -> None:
+    world.save()
+    agent = start(world, "wire")
+    question = asked(world)
+    agent.kill()
+    agent.communicate(timeout=100)
+    assert world.do("approvals").stdout == "Nothing waits for your word.\n"
+    assert world.do("status", "--json").json["approvals"] == []
+    assert "is over" in world.do("approve", question["id"], code=3).stderr
+    assert not service.bookings()
+
+
 # Handovers
 
 

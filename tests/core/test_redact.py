@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from takeback.core.redact import _AFTER, _PATTERNS, _SUSPICIOUS, HIDDEN, redact
@@ -58,6 +59,7 @@ def test_ordinary_commands_stay_readable(text: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", [*_PATTERNS, *_AFTER], ids=lambda pattern: pattern.pattern[:30])
+@settings(max_examples=1000 if os.environ.get("TAKEBACK_TEST_ALL") else 30)
 @given(data=st.data())
 def test_what_a_pattern_finds_is_never_passed_over(pattern: re.Pattern[str], data: st.DataObject) -> None:
     text = data.draw(st.from_regex(pattern))

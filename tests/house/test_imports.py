@@ -95,5 +95,12 @@ def test_import_takeback_is_light() -> None:
     assert not loaded_by("import takeback") & HEAVY
 
 
+def test_the_command_line_starts_light() -> None:
+    """`takeback --version` and `--help` open no workspace."""
+    loaded = loaded_by("import takeback.cli.app")
+    assert not loaded & (HEAVY - {"click"}) and "takeback.workspace" not in loaded
+    assert "asyncio" not in loaded_by("import takeback.opening"), "whoever runs coroutines has loaded it"
+
+
 def test_a_heavy_import_is_found() -> None:
     assert loaded_by("import takeback, click") & HEAVY == {"click"}

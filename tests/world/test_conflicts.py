@@ -178,7 +178,8 @@ def test_a_preview_shows_conflicts(world: Workspace) -> None:
 def test_what_was_just_tried_is_not_offered_again(world: Workspace) -> None:
     both_edited(world, text(l4="agent"), text(l4="human over agent"))
     offered = world.do("undo", code=3).said
-    assert all(f"--on-conflict {choice}" in offered for choice in ("keep", "merge", "overwrite"))
+    assert all(f"--on-conflict {choice}" in offered for choice in ("keep", "overwrite"))
+    assert "--on-conflict merge" not in offered, "both changed the same line, so it could not help"
     for again in (("undo",), ("undo", "--preview")):
         said = world.do(*again, "--on-conflict", "merge", code=3).said
         assert "overwrite" in said and "--on-conflict merge" not in said and "| merge" not in said, said
@@ -204,3 +205,34 @@ def test_what_is_suggested_is_no_more_than_what_was_asked_for(world: Workspace) 
     world.do(*suggested)
     assert world.read("a") == "old\n"
     assert world.read("b") == "agent\n"
+
+
+def test_an_undo_that_stopped_claims_no_deed(world: Workspace) -> None:
+    world.human("a", "old\n")
+    world.human("b", "old\n")
+    world.do("run", "--", "sh", "-c", "echo agent > a; echo agent > b")
+    world.human("a", "mine\n")
+    stopped = world.do("undo", "--json", code=3).json
+    assert (stopped["verdict"], stopped["rollback"]) == ("conflict", None)
+    assert {item["target"]: item["did"] for item in stopped["items"] if item["target"] != "."} == {
+        "a": "conflict",
+        "b": "untouched",
+    }
+    assert not any(item["verified"] or "says" in item for item in stopped["items"])
+
+
+def test_what_was_kept_is_not_called_taken_back(world: Workspace) -> None:
+    world.human("a", "old\n")
+    world.do("run", "--", "sh", "-c", "echo agent > a")
+    world.human("a", "mine\n")
+    assert "Took back nothing of" in world.do("undo", "--on-conflict", "keep").stdout
+    (action,) = [e for e in world.do("log", "--json").json["entries"] if e["kind"] == "action"]
+    assert (action["taken_back"], action["partly_taken_back"], action["kept"]) == (False, False, True)
+    listed = world.do("log").stdout
+    assert "kept" in listed and "taken back" not in listed
+    assert "Nothing to take back" in world.do("undo").stdout
+    assert "Brought back nothing" in world.do("redo").stdout
+    assert world.read("a") == "mine\n"
+    world.do("undo", code=3)
+    world.do("undo", "--on-conflict", "overwrite")
+    assert world.read("a") == "old\n" and "taken back" in world.do("log").stdout

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 from takeback.engine.processes import parent_of
 
 CLIMB_MAX = 12
+WORDS_BYTES_MAX = 4096
 
 NAMES = {
     "claude-code": "claude",
@@ -38,13 +38,19 @@ def leader_of(agent: str, pid: int) -> int:
 
 
 def _is_called(pid: int, name: str) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        titles = [Path(f"/proc/{pid}/comm").read_text(errors="replace").strip(), os.path.basename(words[0])]
-    except OSError:
-        return False
+    words = _told(pid, "cmdline").split("\0")
+    titles = [_told(pid, "comm").strip(), os.path.basename(words[0])]
     if INTERPRETERS.match(titles[1]):
         script = next((word for word in words[1:] if word and not word.startswith("-")), "")
         titles += script.split("/")
     # `claude`, `claude-code`, `gemini-cli`, `codex.js`; not `claudette`.
     return any(re.match(rf"{name}(?![a-z0-9])", title.lower()) for title in titles)
+
+
+def _told(pid: int, what: str) -> str:
+    """What the kernel tells of a process; nothing of one that is gone."""
+    try:
+        with open(f"/proc/{pid}/{what}", "rb") as file:
+            return file.read(WORDS_BYTES_MAX).decode(errors="replace")
+    except OSError:
+        return ""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import click
 
 from takeback.cli.session import Session, ago, paint, plural, shortened
+from takeback.core.events import Did
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
 from takeback.core.subjects import Run
@@ -17,6 +18,8 @@ from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
 
 NAMES_SHOWN = 8
+BY_HAND = "; by hand: "
+HIDDEN = "whether it changed anything is not known, for its database cannot be reached"
 _NOTHING = {
     "undo": "Nothing to take back.",
     "redo": "Nothing to bring back.",
@@ -54,6 +57,8 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
         session.line(
             f"An earlier {report.kind} had been cut short. It is finished now; nothing else was done."
         )
+    for id in report.passed:
+        session.line(f"Passed over {_called(history, id)}: {HIDDEN}.")
     if report.verdict is Verdict.NOTHING and not report.items:
         session.line(_NOTHING[report.kind])
         return 0
@@ -61,6 +66,9 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
     called = ", ".join(_called(history, id) for id in report.of)
     nothing = "nothing of " if report.grouped() and not report.achieved else ""
     what = f"what {called} took back" if report.kind == "redo" else called
+    if report.kind == "redo" and not report.grouped() and _all_kept(history, report):
+        session.line(f"Brought back nothing: {called} had kept everything. It can be taken back again.")
+        return _code(report)
     session.line(f"{titles[report.kind]} {nothing}{what}")
     if not report.grouped():
         session.line("  everything was as before already")
@@ -75,6 +83,12 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
         session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
     _print_close(session, report)
     return _code(report)
+
+
+def _all_kept(history: History, report: RollbackReport) -> bool:
+    """Whether what a redo brings back had left everything as it was."""
+    rollbacks = [history.actions[id] for id in report.of if id in history.actions]
+    return all(item.did is Did.KEPT for rollback in rollbacks for item in rollback.items)
 
 
 def _only_a_part(history: History, report: RollbackReport) -> Run | None:
@@ -146,13 +160,19 @@ def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
     for did, targets in report.grouped():
         told = [target for target in targets if whys[target]]
         plain = [t for t in targets if t not in told]
-        lines = [f"{said[target]}: {whys[target]}" for target in told]
+        lines = [line for target in told for line in _told(said[target], whys[target])]
         if plain:
             names = ", ".join(said[target] for target in plain[:NAMES_SHOWN])
             more = f" and {len(plain) - NAMES_SHOWN:,} more" if len(plain) > NAMES_SHOWN else ""
             lines.append(names + more)
         groups.append((_WOULD_DO.get(did, did) if report.preview else did, lines))
     return groups
+
+
+def _told(name: str, why: str) -> list[str]:
+    """What is to be said of one target; a command for it has a line of its own, to be copied."""
+    why, by_hand, command = why.partition(BY_HAND)
+    return [f"{name}: {why}", *([f"  by hand: {command}"] if by_hand else [])]
 
 
 def _print_close(session: Session, report: RollbackReport) -> None:
@@ -168,7 +188,7 @@ def _print_close(session: Session, report: RollbackReport) -> None:
         count = plural(len(remaining), f"{noun} is", f"{noun}s are")
         click.echo(f"Incomplete: {count} not as before.", err=True)
         for item in remaining[:NAMES_SHOWN]:
-            click.echo(f"  {item.target.said}: {item.why or item.did}", err=True)
+            click.echo(f"  {item.target.said}: {item.why.partition(BY_HAND)[0] or item.did}", err=True)
 
 
 def _code(report: RollbackReport) -> int:

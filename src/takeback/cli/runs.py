@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
 from takeback.cli.session import ago, iso, plural, shortened, until
-from takeback.cli.views import counted, is_folder, is_step_taken_back, run_data, taken_back, what_run
+from takeback.cli.views import counted, is_folder, run_data, step_undone, taken_back, undone, what_run
 from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
@@ -19,10 +20,18 @@ from takeback.core.values import view
 from takeback.engine.calls import in_doubt
 from takeback.engine.replay import State
 from takeback.engine.wording import call_text, is_call, short
-from takeback.errors import ContentGone
+from takeback.errors import ContentGone, RunBusy
 from takeback.workspace import Workspace
 
 T = TypeVar("T")
+
+
+def settle(workspace: Workspace) -> None:
+    """Find out what is true now of what a crash left open; not while somebody is at work."""
+    if workspace.history.open_actions() or workspace.history.open_runs():
+        with suppress(RunBusy):
+            workspace.recover()
+
 
 # What a run has done
 
@@ -49,8 +58,8 @@ def waits_for_a_decision(history: History, run: Run) -> bool:
         return True
     if run.life is not Life.INTERRUPTED:
         return False
-    undone = taken_back(history, run.actions, "taken back") == "taken back"
-    return not undone and bool(run.began.key or any(history.live(id) for id in run.actions))
+    gone = taken_back(history, run.actions, "taken back") == "taken back"
+    return not gone and bool(run.began.key or any(history.live(id) for id in run.actions))
 
 
 # How to go on
@@ -199,8 +208,8 @@ def call_line(workspace: Workspace, history: History, action: Action) -> str:
         return f"{text}  in doubt: {action.why}"
     if action.life not in (Life.DONE, Life.SETTLED):
         return f"{text}  {action.life}{': ' + action.why if action.why else ''}"
-    if history.is_undone(action.id):
-        text += "  taken back"
+    if word := undone(history, action.id):
+        text += f"  {word}"
     value = result_of(workspace, action)
     return f"{text}  gave {short(value)}" if value is not None else text
 
@@ -260,8 +269,8 @@ def _part(title: str, chosen: tuple[int, list[T]], line: Callable[[T], str]) -> 
 
 
 def _step_life(history: History, run: Run, step: Step) -> str:
-    undone = ", taken back" if is_step_taken_back(history, step) else ""
-    return f"{step.life}{undone}  {step_changed(history, run, step)}".rstrip()
+    word = step_undone(history, step)
+    return f"{step.life}{', ' + word if word else ''}  {step_changed(history, run, step)}".rstrip()
 
 
 def changes_of_step(history: History, run: Run, step: Step) -> list[Change]:
@@ -288,7 +297,7 @@ def state_data(workspace: Workspace, state: State) -> dict[str, Any]:
                 "id": s.id,
                 "name": s.name,
                 "state": s.life.value,
-                "taken_back": is_step_taken_back(history, s),
+                "taken_back": step_undone(history, s) == "taken back",
             }
             for s in run.steps.values()
         ],

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -14,9 +14,9 @@ import msgspec
 from takeback import config
 from takeback.cli.progress import Progress
 from takeback.errors import UsageError
-from takeback.opening import find_root, find_workspace, open_workspace
-from takeback.storage.registry import Registry
-from takeback.workspace import Workspace
+
+if TYPE_CHECKING:
+    from takeback.workspace import Workspace
 
 
 class Session(msgspec.Struct):
@@ -30,6 +30,9 @@ class Session(msgspec.Struct):
 
     def workspace(self) -> Workspace:
         """The protected workspace that is meant, or an error that says how to protect it."""
+        # What opens files is loaded when it is used: `takeback --version` and `--help` need none of it.
+        from takeback.opening import find_workspace
+
         found = find_workspace(".", progress=self.progress)
         if found is None:
             raise UsageError(
@@ -42,6 +45,9 @@ class Session(msgspec.Struct):
 
     def protect(self, *, allow_home: bool = False) -> Workspace:
         """The workspace that is meant; one that is not protected yet is from now on."""
+        from takeback.opening import find_root, open_workspace
+        from takeback.storage.registry import Registry
+
         root = find_root(".", Registry(config.state_home()))
         workspace = open_workspace(root, watching=False, progress=self.progress, allow_home=allow_home)
         self.opened.append(workspace)

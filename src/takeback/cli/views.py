@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -11,13 +12,14 @@ import msgspec
 from takeback.cli.session import iso, plural, shortened
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
-from takeback.core.history import SETTLING, History
+from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.selection import actions_of
-from takeback.core.subjects import Action, Checkpoint, Run, Step
+from takeback.core.subjects import SETTLING, Action, Checkpoint, Run, Step
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
 from takeback.engine.wording import call_text, named
+from takeback.resources.git.words import MINOR
 
 NOUNS = {
     "files": ("file", "files"),
@@ -30,6 +32,8 @@ NOUNS = {
     "calls": ("call", "calls"),
 }
 
+
+_FOLLOWS = re.compile(MINOR)
 
 _ENDINGS = {
     Life.OPEN: "unfinished",
@@ -45,12 +49,18 @@ _ENDINGS = {
 
 def counted(changes: Iterable[Change]) -> str:
     """`9 files, 1 ref`. Folders count where nothing in them does."""
-    every = list(changes)
+    every = telling(changes)
     plain = [change for change in every if not is_folder(change)] or every
     counts = Counter(
         "folders" if is_folder(c) else c.target.resource for c in {c.target: c for c in plain}.values()
     )
     return ", ".join(plural(n, *NOUNS.get(name, (name, name))) for name, n in sorted(counts.items()))
+
+
+def telling(changes: Iterable[Change]) -> list[Change]:
+    """What a person wants to hear of: not what git writes along with it, unless that is all there is."""
+    every = list(changes)
+    return [c for c in every if c.target.resource != "git" or not _FOLLOWS.search(c.target.name)] or every
 
 
 def is_folder(change: Change) -> bool:
@@ -74,7 +84,7 @@ def what(history: History, action: Action) -> str:
     """What an action was, with how it ended where that is worth a word."""
     if action.kind == "outside":
         plain = [change for change in action.changes if not is_folder(change)] or action.changes
-        names = sorted(str(change.target) for change in plain)
+        names = sorted(str(change.target) for change in telling(plain))
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     notes = [_ENDINGS.get(action.life, ""), "in doubt" if in_doubt(history, action) else ""]
     if action.life is Life.DONE and any(i.did not in SETTLING or not i.verified for i in action.items):
@@ -94,18 +104,17 @@ def _named(history: History, action: Action) -> str:
 
 def what_step(history: History, step: Step) -> str:
     """A step of a program has a body. One without is a prompt to an agent, and made of its calls."""
-    undone = "taken back" if is_step_taken_back(history, step) else ""
+    word = step_undone(history, step)
     if not step.body:
-        undone = undone or taken_back(history, actions_of(history, step.id), "taken back")
-        return _noted(f"prompt {shortened(step.name, 53) or 'unknown'}", [undone])
-    undone = undone or taken_back(history, [step.body], "taken back")
-    return _noted(f"step {shortened(step.name, 55)}", [_ENDINGS.get(step.life, ""), undone])
+        return _noted(f"prompt {shortened(step.name, 53) or 'unknown'}", [word])
+    return _noted(f"step {shortened(step.name, 55)}", [_ENDINGS.get(step.life, ""), word])
 
 
-def is_step_taken_back(history: History, step: Step) -> bool:
+def step_undone(history: History, step: Step) -> str:
+    """Whether it has been taken back, or a part of it, or nothing."""
     if step.body:
-        return history.is_undone(step.body)
-    return taken_back(history, actions_of(history, step.id), "taken back") == "taken back"
+        return undone(history, step.body)
+    return taken_back(history, actions_of(history, step.id), "taken back")
 
 
 def what_run(history: History, run: Run) -> str:
@@ -119,17 +128,27 @@ def _noted(name: str, notes: list[str]) -> str:
 
 
 def taken_back(history: History, actions: Iterable[str], word: str) -> str:
-    """Whether all that was done has been taken back, or a part of it, or nothing."""
+    """Whether all that was done has been taken back, or a part of it, or nothing; or whether an undo kept it."""
     every = list(actions)
     left = sum(len(history.live(id)) for id in every)
-    if left == sum(len(history.entries(id)) for id in every):
+    settled = sum(len(history.entries(id)) for id in every) - left
+    if not settled:
         return ""
-    return f"partly {word}" if left else word
+    kept = sum(len(history.kept(id)) for id in every)
+    if kept == settled:
+        word = "kept"
+    return f"partly {word}" if left or 0 < kept < settled else word
+
+
+def undone(history: History, action: str) -> str:
+    """The same for one action, also where it had changed nothing."""
+    word = taken_back(history, [action], "taken back") if action in history.actions else ""
+    return word or ("taken back" if history.is_undone(action) else "")
 
 
 def is_taken_back(history: History, action: Action) -> bool:
     """Whether all that it did has been taken back."""
-    return bool(action.changes) and not history.live(action.id)
+    return bool(action.changes) and taken_back(history, [action.id], "taken back") == "taken back"
 
 
 def is_worth_a_row(run: Run) -> bool:
@@ -152,6 +171,7 @@ def action_data(history: History, action: Action) -> dict[str, Any]:
         "state": action.life.value,
         "taken_back": is_taken_back(history, action),
         "partly_taken_back": taken_back(history, [action.id], "").startswith("partly"),
+        "kept": taken_back(history, [action.id], "") == "kept",
         "changes": len({change.target for change in action.changes}),
     }
     if isinstance(began, ActionBegan):

@@ -48,6 +48,11 @@ class Version(
     stamp: str = ""
     data: Any = None
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody could look when it was recorded: there may be something, or nothing at all."""
+        return isinstance(self.data, dict) and bool(self.data.get("unknown"))
+
     def alike(self, other: Version) -> bool:
         """The same, down to the stamp."""
         return self.id == other.id and self.stamp == other.stamp

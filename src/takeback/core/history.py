@@ -18,18 +18,7 @@ from takeback.core.change import ABSENT, Change, Entry, Target, Version
 from takeback.core.lifecycle import Life
 from takeback.core.memory import value_after
 from takeback.core.record import Record
-from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
-
-SETTLING = {
-    e.Did.RESTORED,
-    e.Did.REMOVED,
-    e.Did.COMPENSATED,
-    e.Did.CANCELLED,
-    e.Did.ALREADY,
-    e.Did.KEPT,
-    e.Did.MERGED,
-}
-"""What a rollback can do about a target so that it need not be done again. The rest stays open."""
+from takeback.core.subjects import SETTLING, Action, Approval, Checkpoint, Run, Step, called
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -50,8 +39,7 @@ class History:
         self.rollbacks: list[str] = []
         self.checkpoints: dict[str, Checkpoint] = {}
         self.breaches: list[Breach] = []
-        self.accepted: dict[str, str] = {}
-        """The version of each settings file that a human accepted last."""
+        self.accepted: dict[str, str] = {}  # settings files, each with the version that a human accepted last
         self.marks: dict[str, e.Mark] = {}
         self.streams: dict[str, int] = defaultdict(int)
         self.approvals: dict[str, Approval] = {}
@@ -67,6 +55,7 @@ class History:
         self._timeline: dict[Target, list[Entry]] = defaultdict(list)
         self._shared: dict[str, list[Entry]] = defaultdict(list)
         self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
+        self._keepers: set[tuple[str, Target]] = set()
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -122,6 +111,15 @@ class History:
         if action in self._never:
             return []
         return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
+
+    def kept(self, action: str) -> list[Entry]:
+        """The changes of an action that an undo dealt with by leaving them as they were."""
+        return [x for x in self.entries(action) if self._is_kept(action, x.target, x.seq)]
+
+    def _is_kept(self, action: str, target: Target, seq: int) -> bool:
+        key = (action, target, 0 if self.actions[action].is_rollback else seq)
+        standing = [r for r in self._settlers.get(key, ()) if not self.taken_back(r, target, 0)]
+        return bool(standing) and self._keepers.issuperset((rollback, target) for rollback in standing)
 
     def untrusted_since(self, target: Target) -> Entry | None:
         """The change with which actions began to write a target that no human has written or accepted since."""
@@ -200,7 +198,7 @@ class History:
 
     def _action_began(self, record: Record, event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> None:
         by = getattr(event, "actor", "")
-        action = Action(record.id, *_called(event), record.stream, by, record.at_us, event)
+        action = Action(record.id, *called(event), record.stream, by, record.at_us, event)
         self.actions[action.id] = self._unended[action.id] = action
         if action.is_rollback:
             self.rollbacks.append(action.id)
@@ -293,6 +291,8 @@ class History:
         self.progress[event.rollback][event.item.target] = event.item
 
     def _settle(self, rollback: str, item: e.Item) -> None:
+        if item.did is e.Did.KEPT:
+            self._keepers.add((rollback, item.target))
         for action in item.settles:
             is_rollback = action in self.actions and self.actions[action].is_rollback
             for seq in (0,) if is_rollback else item.seqs:
@@ -360,14 +360,6 @@ class History:
 
     def _breach(self, record: Record, what: str) -> None:
         self.breaches.append(Breach(record.seq, what))
-
-
-def _called(event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> tuple[str, str]:
-    if isinstance(event, e.ActionBegan):
-        return "action", event.name
-    if isinstance(event, e.RollbackBegan):
-        return event.kind.value, " ".join([event.kind.value, *event.of])
-    return "outside", ""
 
 
 _APPLY: dict[type, Callable[[History, Record, Any], None]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -31,10 +31,12 @@ def any_target(_: Target) -> bool:
     return True
 
 
-def last_action(history: History, wanted: Filter = any_target) -> Selection:
-    """The most recent tool action that changed something wanted and is not yet taken back."""
+def last_action(history: History, wanted: Filter = any_target, passing: Collection[str] = ()) -> Selection:
+    """The most recent tool action that changed something wanted and is not yet taken back; not one of `passing`."""
     for action in reversed(history.actions.values()):
-        if action.is_tool and any(wanted(entry.target) for entry in history.live(action.id)):
+        if not action.is_tool or action.id in passing:
+            continue
+        if any(wanted(entry.target) for entry in history.live(action.id)):
             return of_actions(history, [action.id], wanted)
     return Selection((), ())
 

@@ -11,6 +11,17 @@ from takeback.core import ids
 from takeback.core.change import Change, Entry
 from takeback.core.lifecycle import Life
 
+SETTLING = {
+    e.Did.RESTORED,
+    e.Did.REMOVED,
+    e.Did.COMPENSATED,
+    e.Did.CANCELLED,
+    e.Did.ALREADY,
+    e.Did.KEPT,
+    e.Did.MERGED,
+}
+"""What a rollback can do about a target so that it need not be done again. The rest stays open."""
+
 
 class Action(msgspec.Struct):
     """A tool call, a rollback, or what happened outside: whatever has changes of its own."""
@@ -102,3 +113,12 @@ class Checkpoint(msgspec.Struct):
 
     def __repr__(self) -> str:
         return f"<Checkpoint {self.id} {self.taken.message[:60]!r}>"
+
+
+def called(event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> tuple[str, str]:
+    """What kind of action an event begins, and its name."""
+    if isinstance(event, e.ActionBegan):
+        return "action", event.name
+    if isinstance(event, e.RollbackBegan):
+        return event.kind.value, " ".join([event.kind.value, *event.of])
+    return "outside", ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from takeback.workspace import CONFIG, Workspace
 
 OPEN_MAX = 8
 TURN_WAIT_S = 30.0
+UNUSED_S = 600.0
 
 PLACES = 3
 Stand = tuple[object, ...]
@@ -43,10 +45,13 @@ class Warm:
         workspace, self.workspace = self.workspace, None
         if workspace is not None:
             workspace.close()
+            del workspace
+            gc.unfreeze()
+            gc.collect()
 
 
 class Pool:
-    """The open workspaces. The one that was not used for longest is closed where there are too many."""
+    """The open workspaces. Where there are too many, or others are in use, what was not used for long is closed."""
 
     def __init__(
         self, opened: Callable[[Path], Workspace], *, open_max: int = OPEN_MAX, wait_s: float = TURN_WAIT_S
@@ -71,11 +76,10 @@ class Pool:
             assert warm.workspace is not None
             yield warm.workspace
             warm.stand = stand_of(warm.workspace)
-        except (UsageError, ConflictError):
-            raise
-        except BaseException:
-            # Opened anew the next time: it may have seen half of something.
-            warm.close()
+        except BaseException as error:
+            if not isinstance(error.__cause__ or error, (UsageError, ConflictError)):
+                # Opened anew the next time: it may have seen half of something.
+                warm.close()
             raise
         finally:
             warm.used_s = time.monotonic()
@@ -102,6 +106,9 @@ class Pool:
             with workspace.lock.held():
                 workspace.tracker.marks()
             warm.stand = stand_of(workspace)
+            # What is known of a large tree stays. The collector would go through all of it again and again.
+            gc.collect()
+            gc.freeze()
         except BaseException as error:  # noqa: BLE001 - it is told to whoever waits
             warm.failed = error
             warm.close()
@@ -142,7 +149,9 @@ class Pool:
     def _close_some(self) -> None:
         with self._guard:
             least_used = sorted(self._warm.items(), key=lambda pair: pair[1].used_s)
-            surplus = least_used[: max(0, len(least_used) - self._open_max)]
+            since = time.monotonic() - UNUSED_S
+            unused = sum(warm.used_s < since for _, warm in least_used[:-1])
+            surplus = least_used[: max(unused, len(least_used) - self._open_max)]
             for root, warm in surplus:
                 if warm.turn.acquire(blocking=False):
                     try:

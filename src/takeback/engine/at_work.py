@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from takeback.errors import RunBusy, UsageError
+
+if TYPE_CHECKING:
+    # It takes long to load, and whoever needs it has loaded it.
+    import asyncio
 
 T = TypeVar("T")
 
@@ -45,6 +47,8 @@ class AtWork:
     @asynccontextmanager
     async def on_async(self, key: str) -> AsyncIterator[None]:
         """The same, in a loop that has to go on meanwhile."""
+        import asyncio
+
         self.refuse_forked()
         while not self._enter(key):
             await asyncio.sleep(POLL_S)
@@ -146,6 +150,9 @@ async def wholly(
 
     `apart` is for what may take hours, as a question does: it has a thread of its own, and fills nobody's pool.
     """
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
     pool = ThreadPoolExecutor(1) if apart else None
     context = contextvars.copy_context()
     task = asyncio.get_running_loop().run_in_executor(pool, lambda: context.run(function))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable
 from functools import lru_cache, partial
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,6 +24,9 @@ from takeback.engine.life import Heartbeat
 from takeback.engine.recorder import Parts, Recorder, Wanted
 from takeback.errors import HandedOver, InvariantBroken, RefusedError, UsageError
 from takeback.resources.calls.resource import Call
+
+if TYPE_CHECKING:
+    import asyncio
 
 FINAL = (InvariantBroken, HandedOver, RefusedError)
 """Never tried again, whatever a function declares as transient."""
@@ -125,6 +127,8 @@ class Caller:
             left -= 1
 
     async def _make_async(self, wanted: Wanted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        import asyncio
+
         recorder = self._recorder
         async with self._at_work.on_async(wanted.key):
             if earlier := recorder.completed(wanted, replayed=self._replayed):

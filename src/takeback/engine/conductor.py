@@ -131,10 +131,10 @@ class Conductor:
     # Questions
 
     def approvals(self) -> list[Approval]:
-        """Questions that wait for an answer and have not run out."""
-        now_us = self._clock.now_us()
-        found = self._ledger.refresh().approvals.values()
-        return [a for a in found if a.life is Life.OPEN and a.asked.expires_us > now_us]
+        """Questions that wait for an answer, have not run out, and are of runs that may still use it."""
+        history, now_us = self._ledger.refresh(), self._clock.now_us()
+        found = [a for a in history.approvals.values() if a.life is Life.OPEN]
+        return [a for a in found if a.asked.expires_us > now_us and not gate.is_over(history, a)]
 
     def answer(
         self, id: str, *, granted: bool, actor: str, why: str = "", payload: str = "", inside: str = ""

@@ -29,7 +29,7 @@ WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE)
 
 def foreseen(item: Planned) -> e.Did:
     """What will have been done if all goes well. What nobody can tell stays open, for whoever can."""
-    if item.do is Do.LEAVE and is_doubtful(item.present):
+    if item.do is Do.LEAVE and (is_doubtful(item.present) or item.present.is_unknown):
         return e.Did.UNVERIFIABLE
     return _DID.get(item.do) or (e.Did.RESTORED if item.goal else e.Did.REMOVED)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from takeback.core import events as e
@@ -24,13 +25,13 @@ class Foresight:
     def __init__(
         self,
         root: str | os.PathLike[str],
-        home: str | os.PathLike[str],
+        home: str | os.PathLike[str] | Callable[[], Path],
         surveyor: Surveyor | None = None,
         here: Callable[[], str] = os.getcwd,
     ) -> None:
-        """`here` is asked for each command: the folder from which it is meant."""
+        """`here`, the folder from which a command is meant, is asked for each one; so is `home`, if it can be."""
         self._root = os.path.realpath(root)
-        self._home = os.fspath(home)
+        self._home = home
         self._surveyor = surveyor
         self._here = here
 
@@ -38,7 +39,11 @@ class Foresight:
         """A line as a shell would read it; or a program with its arguments. It is meant from where we are."""
         from takeback.commands.judge import classify
 
-        return classify(command, root=self._root, cwd=self._here(), home=self._home, real=real_path)
+        here, home = self._here(), self._home_folder()
+        return classify(command, root=self._root, cwd=here, home=home, real=real_path)
+
+    def _home_folder(self) -> str:
+        return os.fspath(self._home() if callable(self._home) else self._home)
 
     def __call__(self, command: str | Sequence[str]) -> str:
         """Why a command cannot be taken back, in words; empty where it is not known to be one of these."""
@@ -58,7 +63,7 @@ class Foresight:
 
     def _absolute(self, path: str) -> str:
         at_home = path == "~" or path.startswith("~/")
-        return self._home + path[1:] if at_home else os.path.join(self._here(), path)
+        return self._home_folder() + path[1:] if at_home else os.path.join(self._here(), path)
 
 
 def reached(judged: Judgement) -> list[Reached]:

@@ -258,10 +258,23 @@ def _answered(ledger: Ledger, clock: Clock, id: str, payload: str, word: e.Appro
             f"{id} asks about another payload than the one you looked at; nothing was answered",
             hint=f"look again: takeback show {id}",
         )
+    if is_over(ledger.history, approval):
+        raise RefusedError(
+            f"{id} was asked by {approval.run}, which is over; nothing was answered",
+            hint="the agent must ask again, in another run",
+        )
     if approval.asked.expires_us <= clock.now_us():
         raise RefusedError(f"{id} has run out; nothing was answered", hint="the agent must ask again")
     ledger.append([word], approval.run)
     return ledger.history.approvals[id]
+
+
+def is_over(history: History, approval: Approval) -> bool:
+    """Whether the run that asks has ended, or was cut short with no key by which it could be continued."""
+    run = history.runs[approval.run]
+    return run.life not in (Life.OPEN, Life.HANDED_OVER) and not (
+        run.life is Life.INTERRUPTED and run.began.key
+    )
 
 
 def _open_question(history: History, id: str) -> Approval:

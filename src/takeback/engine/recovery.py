@@ -29,8 +29,8 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
         else:
             notes.append(settle_one(tracker, calls, action))
     for run in history.open_runs():
-        running = any(history.actions[id].life in (Life.OPEN, Life.BACKGROUND) for id in run.actions)
-        if running or _is_led(tracker, run):
+        # The second question goes through all that the run did; while somebody conducts it, it is not asked.
+        if _is_led(tracker, run) or _is_running(history, run):
             continue
         if run.began.detached:
             # There is no program that could be continued: what was begun in it has been settled one by one.
@@ -40,6 +40,10 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
         else:
             tracker.ledger.append([e.RunInterrupted("its process died")], run.id)
     return notes
+
+
+def _is_running(history: History, run: Run) -> bool:
+    return any(history.actions[id].life in (Life.OPEN, Life.BACKGROUND) for id in run.actions)
 
 
 def is_waiting(history: History, actions: Iterable[str]) -> bool:

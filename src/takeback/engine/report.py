@@ -8,11 +8,14 @@ from typing import Any
 import msgspec
 
 from takeback.core.change import Change, Target
-from takeback.core.rollback import Do, OnConflict, Plan, Planned, Verdict
+from takeback.core.rollback import Do, Plan, Planned, Verdict
 
 NAMES_SHOWN = 3
 
 _OPEN = ("conflict", "failed", "unverifiable")
+
+UNTOUCHED = "untouched"
+"""What would have been dealt with, had nothing else stood in the way."""
 
 _ACHIEVED = ("restored", "removed", "compensated", "cancelled", "merged")
 
@@ -27,6 +30,7 @@ _ORDER = (
     "conflict",
     "failed",
     "unverifiable",
+    UNTOUCHED,
 )
 TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
 WOULD_TITLES = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
@@ -81,7 +85,9 @@ class RollbackReport(msgspec.Struct, frozen=True):
     preview: bool = False
     finished_earlier: bool = False
     choices: tuple[str, ...] = ()
-    """What `--on-conflict` can still be where it stopped: not what was just tried, and nothing for a restore."""
+    """What `--on-conflict` can be where it stopped, so that it would not stop again; nothing for a restore."""
+    passed: tuple[str, ...] = ()
+    """Later actions that may have changed something where nobody can look now, and that were passed over."""
 
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
@@ -128,7 +134,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
             "preview": self.preview,
             "finished_earlier": self.finished_earlier,
             "items": [item.data() for item in self.items],
-        }
+        } | ({"passed_over": list(self.passed)} if self.passed else {})
 
 
 def of_plan(
@@ -138,17 +144,19 @@ def of_plan(
     minor: Callable[[Target], bool],
     *,
     preview: bool,
+    choices: tuple[str, ...] = (),
 ) -> RollbackReport:
     """What a plan would do, or why it was not begun. `minor` are targets that follow from others."""
+    stopped = bool(plan.conflicts) and not preview
     items = tuple(
         ReportItem(
             i.target,
-            _WOULD.get(i.do, i.do.value),
+            did := UNTOUCHED if stopped and i.do is not Do.CONFLICT else _WOULD.get(i.do, i.do.value),
             False,
             i.why,
             i.blockers,
-            is_minor(_WOULD.get(i.do, i.do.value), i, follows=minor(i.target)),
-            says(i),
+            is_minor(did, i, follows=minor(i.target)),
+            "" if did == UNTOUCHED else says(i),
         )
         for i in plan.items
     )
@@ -159,15 +167,7 @@ def of_plan(
         verdict = Verdict.PARTIAL
     elif not any(item.changes_something for item in plan.items):
         verdict = Verdict.NOTHING
-    return RollbackReport(
-        "", kind, plan.of, verdict, items, preview=preview, choices=_choices(plan, kind, verdict)
-    )
-
-
-def _choices(plan: Plan, kind: str, verdict: Verdict) -> tuple[str, ...]:
-    if verdict is not Verdict.CONFLICT or kind == "restore":
-        return ()
-    return tuple(c.value for c in OnConflict if c not in (OnConflict.STOP, plan.on_conflict))
+    return RollbackReport("", kind, plan.of, verdict, items, preview=preview, choices=choices)
 
 
 TRY_AGAIN = "try again"

@@ -15,12 +15,11 @@ import msgspec
 
 from takeback import faults
 from takeback.core import events as e
-from takeback.core import ids
 from takeback.core import selection as select
-from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.change import Change, Target, Version
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
-from takeback.engine import deeds
+from takeback.engine import deeds, restoring, unseen
 from takeback.engine.calls import Calls, left_standing
 from takeback.engine.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
@@ -66,6 +65,7 @@ class Rollbacks:
             if finished:
                 return finished
             history = self.ledger.history
+            passed: tuple[str, ...] = ()
             if to:
                 chosen = select.after(history, to, wanted)
             elif wanted_ids:
@@ -73,15 +73,18 @@ class Rollbacks:
             elif agent:
                 chosen = select.of_agent(history, agent, wanted)
             else:
-                chosen = select.last_action(history, wanted)
+                chosen, passed = unseen.last(history, wanted, self._seen)
             refuse_background(self.tracker, chosen.actions)
             plan = self._plan(chosen, on_conflict, wanted)
+            choices = self._choices(plan, chosen, wanted)
             # A run that waits is over with this, also where it had changed nothing.
             waits = bool(wanted_ids) and is_waiting(history, chosen.actions)
-            report = self._decide(plan, e.RollbackKind.UNDO, preview=preview, even_nothing=waits)
+            report = self._decide(
+                plan, e.RollbackKind.UNDO, preview=preview, even_nothing=waits, choices=choices
+            )
             if not preview:
                 end_taken_back(self.tracker, chosen.actions)
-            return report
+            return msgspec.structs.replace(report, passed=passed)
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""
@@ -89,7 +92,9 @@ class Rollbacks:
             if finished:
                 return finished
             chosen = select.last_rollback(self.ledger.history)
-            return self._decide(self._plan(chosen, on_conflict), e.RollbackKind.REDO, preview=preview)
+            plan = self._plan(chosen, on_conflict)
+            choices = self._choices(plan, chosen)
+            return self._decide(plan, e.RollbackKind.REDO, preview=preview, choices=choices)
 
     def restore(
         self, checkpoint: str, *, wanted: Filter = any_target, preview: bool = False
@@ -101,23 +106,12 @@ class Rollbacks:
             found = self.ledger.history.checkpoints.get(checkpoint)
             if found is None:
                 raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
-            marks = [m for m in found.taken.marks if self.tracker.resources[m.resource].traits.of_the_tree]
-            for mark in marks:
-                if not self.tracker.observed[mark.resource].keeps(mark):
-                    raise ConflictError(
-                        f"the {mark.resource} of {checkpoint} were pruned, so nothing was changed",
-                        hint="the limits in takeback.toml say how long content is kept",
-                    )
-            items = [
-                self._restored(change, checkpoint)
-                for mark in marks
-                for change in self._way_back(mark)
-                if wanted(change.target)
-            ]
-            plan = self._foresee(Plan((checkpoint,), tuple(items), OnConflict.OVERWRITE))
+            restoring.refuse_pruned(self.tracker, found)
+            items = restoring.planned(self.tracker, found, wanted)
+            plan = self._foresee(Plan((checkpoint,), items, OnConflict.OVERWRITE))
             if wanted is any_target:
                 left = [
-                    *self._left_alone(found.taken.marks),
+                    *restoring.left_alone(self.tracker, found),
                     *deeds.left_outside(self.ledger.history, checkpoint),
                 ]
                 plan = msgspec.structs.replace(plan, items=(*plan.items, *left))
@@ -181,11 +175,19 @@ class Rollbacks:
     # The plan
 
     def _plan(self, chosen: Selection, on_conflict: OnConflict, wanted: Filter = any_target) -> Plan:
+        chosen, hidden = unseen.without(chosen, self._seen)
         plan = plan_rollback(
             self.ledger.history, chosen, self._seen, on_conflict=on_conflict, divisible=self._is_divisible
         )
         plan = self._foresee(self._merge(plan))
-        return msgspec.structs.replace(plan, items=(*plan.items, *self._left(plan, wanted)))
+        return msgspec.structs.replace(plan, items=(*plan.items, *hidden, *self._left(plan, wanted)))
+
+    def _choices(self, plan: Plan, chosen: Selection, wanted: Filter = any_target) -> tuple[str, ...]:
+        """What a user can choose where a plan would stop: each is tried, and only what helps is offered."""
+        if not plan.conflicts:
+            return ()
+        others = [choice for choice in OnConflict if choice not in (OnConflict.STOP, plan.on_conflict)]
+        return tuple(c.value for c in others if not self._plan(chosen, c, wanted).conflicts)
 
     def _left(self, plan: Plan, wanted: Filter) -> list[Planned]:
         """Calls that an earlier rollback had to leave: whoever asks again must not hear that all is well."""
@@ -236,40 +238,19 @@ class Rollbacks:
             plan = plan.decided(otherwise)
         return plan
 
-    def _left_alone(self, marks: Iterable[e.Mark]) -> Iterator[Planned]:
-        """What is not as it was at a checkpoint and stays so: a person would else believe that all is."""
-        why = "a restore moves no branch; `takeback undo` takes back what an action did to it"
-        for mark in marks:
-            resource = self.tracker.observed[mark.resource]
-            moved = not resource.traits.of_the_tree and resource.keeps(mark)
-            if moved and any(not self.tracker.follows(c.target) for c in self._way_back(mark)):
-                yield Planned(Target(mark.resource, "the repository"), Do.KEEP, ABSENT, ABSENT, (), why=why)
-
-    def _way_back(self, mark: e.Mark) -> Iterable[Change]:
-        """The changes that lead from the present to a mark."""
-        resource = self.tracker.observed[mark.resource]
-        return resource.changes(self.ledger.history.marks[mark.resource], mark)
-
-    def _restored(self, change: Change, checkpoint: str) -> Planned:
-        history, position = self.ledger.history, ids.seq_of(checkpoint)
-        undone = [
-            entry
-            for entry in history.timeline(change.target)
-            if entry.seq > position
-            and history.actions[entry.action].is_tool
-            and not history.taken_back(entry.action, change.target, entry.seq)
-        ]
-        do = Do.RESTORE if change.after else Do.REMOVE
-        settles = tuple(dict.fromkeys(entry.action for entry in undone))
-        seqs = tuple(entry.seq for entry in undone)
-        return Planned(change.target, do, change.before, change.after, settles, seqs)
-
     # The deed
 
     def _decide(
-        self, plan: Plan, kind: e.RollbackKind, *, preview: bool, even_nothing: bool = False
+        self,
+        plan: Plan,
+        kind: e.RollbackKind,
+        *,
+        preview: bool,
+        even_nothing: bool = False,
+        choices: tuple[str, ...] = (),
     ) -> RollbackReport:
-        report = of_plan(plan, kind.value, self._says, self.tracker.follows, preview=preview)
+        says, follows = self._says, self.tracker.follows
+        report = of_plan(plan, kind.value, says, follows, preview=preview, choices=choices)
         if preview:
             return report
         if plan.conflicts:

@@ -131,7 +131,7 @@ def test_a_push_is_named_with_the_command_that_would_put_it_back(desk: Desk) -> 
     new = desk.at("main")
     with pytest.raises(RollbackIncomplete) as foreseen:
         desk.tb.undo(preview=True)
-    command = f"git push --force-with-lease=refs/heads/main:{new} origin {old}:refs/heads/main"
+    command = f"git push --force-with-lease=refs/heads/main:{new[:12]} origin {old[:12]}:refs/heads/main"
     assert any(command in item.why for item in foreseen.value.report.items)
     with pytest.raises(RollbackIncomplete) as incomplete:
         desk.undo()

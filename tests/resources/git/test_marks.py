@@ -137,11 +137,11 @@ def test_parts_of_a_manifest_that_did_not_change_are_not_written() -> None:
         return name
 
     targets = {f"refs/heads/{n}": Version(f"r:{n}") for n in range(5000)}
-    first = manifest.store(targets, {}, None, put)
+    first = manifest.store(targets, put)
     count = len(stored)
-    moved = targets | {"refs/heads/7": Version("r:other")}
-    del moved["refs/heads/8"]
-    second = manifest.store(moved, targets, first, put)
+    changed = {"refs/heads/7": Version("r:other"), "refs/heads/8": ABSENT}
+    moved = {name: version for name, version in (targets | changed).items() if version}
+    second = manifest.store_again(moved, changed, first, stored.__getitem__, put)
     assert len(stored) - count <= 3
     found = {name: (a, b) for name, a, b in manifest.differences(first, second, stored.__getitem__)}
     assert found == {
@@ -150,5 +150,5 @@ def test_parts_of_a_manifest_that_did_not_change_are_not_written() -> None:
     }
     assert dict(second.targets(stored.__getitem__)) == moved
     few = {"HEAD": Version("r:x")}
-    third = manifest.store(few, moved, second, put)
+    third = manifest.store_again(few, dict.fromkeys(moved, ABSENT) | few, second, stored.__getitem__, put)
     assert len(list(manifest.differences(second, third, stored.__getitem__))) == 5000

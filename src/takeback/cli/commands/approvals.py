@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.runs import approval_data, approval_lines
+from takeback.cli.runs import approval_data, approval_lines, settle
 from takeback.cli.session import Session, TakebackCommand
 
 
@@ -16,6 +16,7 @@ def command(session: Session) -> None:
     An agent that wants to do what cannot be taken back waits until you allow exactly that, or refuse it.
     """
     with session.workspace() as workspace:
+        settle(workspace)
         waiting = workspace.approvals()
     if session.json:
         return session.data({"approvals": [approval_data(approval) for approval in waiting]})

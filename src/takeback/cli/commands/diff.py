@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from takeback.cli.choices import ids_of
 from takeback.cli.session import Session, TakebackCommand, paint
+from takeback.cli.views import telling
 from takeback.core import ids
 from takeback.engine.diff import Diff, kind, verb
 
@@ -28,7 +30,8 @@ def command(session: Session, words: tuple[str, ...], stat: bool) -> None:
         diff = workspace.diff(start, end, words[len(moments) :])
         if session.json:
             return session.data({"changes": diff.data()})
-        lines = _stat(diff) if stat else _painted(diff)
+        shown = msgspec.structs.replace(diff, changes=tuple(telling(diff)))
+        lines = _stat(shown) if stat else _painted(shown)
         for line in lines:
             session.line(line)
         if not diff:

@@ -26,9 +26,10 @@ from takeback.cli.views import (
     action_data,
     change_data,
     checkpoint_data,
-    is_step_taken_back,
     is_worth_a_row,
     run_data,
+    step_undone,
+    telling,
     what,
     what_step,
     who,
@@ -109,7 +110,7 @@ def _data(workspace: Workspace, history: History, found: Found) -> dict[str, obj
             "run": run.id,
             "state": found.life.value,
             "ref": found.ref,
-            "taken_back": is_step_taken_back(history, found),
+            "taken_back": step_undone(history, found) == "taken back",
             "body": found.body,
             "calls": [action.id for action in calls_of(history, run, found.id)],
             "changed": [change_data(change) for change in changes_of_step(history, run, found)],
@@ -166,7 +167,7 @@ def _lines_of_run(history: History, run: Run) -> list[str]:
 
 
 def _changes(workspace: Workspace, changes: Sequence[Change], most: int) -> list[str]:
-    shown = changes[:most] if most else changes
+    shown = telling(changes)[:most] if most else changes
     lines = [f"  {workspace.tell(change) or f'{verb(change):9}{change.target}'}" for change in shown]
     if len(shown) < len(changes):
         lines.append(f"  … {plural(len(changes) - len(shown), 'more change')}; --all lists them")

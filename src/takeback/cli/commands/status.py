@@ -12,6 +12,7 @@ from takeback.cli.live import changed_so_far, session_data, session_lines, sessi
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
+    settle,
     standing_data,
     standing_lines,
     waits_for_a_decision,
@@ -20,14 +21,12 @@ from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at,
 from takeback.cli.views import is_worth_a_row, run_data, what
 from takeback.core.change import Change
 from takeback.core.events import Did, Item, RollbackBegan
-from takeback.core.history import SETTLING, History
+from takeback.core.history import History
 from takeback.core.ids import seq_of
 from takeback.core.lifecycle import Life
 from takeback.core.selection import last_action
-from takeback.core.subjects import Action, Approval, Run
-from takeback.errors import RunBusy
+from takeback.core.subjects import SETTLING, Action, Approval, Run
 from takeback.opening import find_workspace
-from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
 IDS_SHOWN = 3
@@ -47,8 +46,7 @@ def command(session: Session) -> None:
     session.opened.append(workspace)
     find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
     with workspace:
-        if workspace.history.open_actions() or workspace.history.open_runs():
-            _settle(workspace)
+        settle(workspace)
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
         so_far = changed_so_far(workspace)
@@ -60,14 +58,6 @@ def command(session: Session) -> None:
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
     for line in _lines(str(workspace.root), history, waiting, so_far):
         session.line(line)
-
-
-def _settle(workspace: Workspace) -> None:
-    """Say what is true now of what a crash left open; not while somebody is at work."""
-    try:
-        workspace.recover()
-    except RunBusy:
-        return
 
 
 def _data(history: History, waiting: list[Approval]) -> dict[str, object]:

@@ -47,29 +47,46 @@ class Manifest:
 
     def targets(self, get: Get) -> Iterator[tuple[str, Version]]:
         for part in self.parts:
-            yield from _targets.decode(get(part)).items()
+            yield from _part_of(get(part)).items()
 
 
-def store(
-    targets: Mapping[str, Version], before: Mapping[str, Version], last: Manifest | None, put: Put
-) -> Manifest:
-    """Keep these targets. Parts that are as they were `before` are not written again."""
-    count = _count(len(targets))
-    if last is not None and len(last.parts) == count:
-        parts = list(last.parts)
-        # Most versions are the very same objects as before.
-        moved = [n for n, v in targets.items() if before.get(n) is not v and not _same(targets, before, n)]
-        dirty = {_part(name, count) for name in [*moved, *(before.keys() - targets.keys())]}
-    else:
-        parts = [b""] * count
-        dirty = set(range(count))
-    dealt: dict[int, Targets] = {number: {} for number in dirty}
+def store(targets: Mapping[str, Version], put: Put) -> Manifest:
+    """Keep these targets."""
+    dealt: list[Targets] = [{} for _ in range(_count(len(targets)))]
     for name, version in targets.items():
-        if (number := _part(name, count)) in dealt:
-            dealt[number][name] = version
+        dealt[_part(name, len(dealt))][name] = version
+    return _listed([put(_encoder.encode(some)) for some in dealt], put)
+
+
+def store_again(
+    targets: Mapping[str, Version], changed: Mapping[str, Version], last: Manifest, get: Get, put: Put
+) -> Manifest:
+    """Keep targets that are those of the last time but for what changed, ABSENT where it is gone.
+
+    Only the parts with a change are read and written; the result is the same as that of `store`.
+    """
+    count = _count(len(targets))
+    if len(last.parts) != count:
+        return store(targets, put)
+    dealt: dict[int, Targets] = {}
+    for name, version in changed.items():
+        dealt.setdefault(_part(name, count), {})[name] = version
+    parts = list(last.parts)
     for number, some in dealt.items():
-        parts[number] = put(_encoder.encode(some))
+        now = _part_of(get(parts[number])) | some
+        parts[number] = put(_encoder.encode({name: version for name, version in now.items() if version}))
+    return _listed(parts, put)
+
+
+def _listed(parts: list[bytes], put: Put) -> Manifest:
     return Manifest(put(_encoder.encode((FORMAT, parts))), parts)
+
+
+def _part_of(data: bytes) -> Targets:
+    try:
+        return _targets.decode(data)
+    except msgspec.DecodeError as error:
+        raise CorruptionError("a part of a picture of a repository cannot be read") from error
 
 
 def differences(before: Manifest, after: Manifest, get: Get) -> Iterator[tuple[str, Version, Version]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -12,30 +11,15 @@ from blake3 import blake3
 
 from takeback.core.change import ABSENT, Version
 from takeback.core.codec import text_of
+from takeback.errors import CorruptionError
 from takeback.ports import BlobStore, Contents
-from takeback.resources.git import entry, manifest, place, scan
+from takeback.resources.git import composing, entry, manifest, place, scan
+from takeback.resources.git.composing import Row, Said
 from takeback.resources.git.manifest import Manifest, Targets
 from takeback.resources.git.place import Place
 from takeback.resources.git.reader import Reader
 
 MAGIC = b"takeback git index 2\n"
-
-
-class Row(msgspec.Struct, array_like=True, gc=False):
-    """What one file says, and what it is for."""
-
-    area: str
-    prefix: bytes
-    version: Version
-
-
-class Said(msgspec.Struct, array_like=True):
-    """What the files of a repository say, and how that is stored."""
-
-    rows: dict[bytes, Row]
-    packed: dict[bytes, dict[bytes, Version]]
-    """The packed refs of each repository, by its prefix."""
-    parts: list[bytes]
 
 
 class Known(msgspec.Struct, array_like=True):
@@ -89,8 +73,8 @@ class Observer:
     @property
     def targets(self) -> Targets:
         if self._targets is None:
-            said = self._what_is_said()
-            self._targets = _compose(said.rows, said.packed, self._known.stores if self._known else {})
+            stores = self._known.stores if self._known else {}
+            self._targets = composing.compose(self._what_is_said(), stores)
         return self._targets
 
     def _what_is_said(self) -> Said:
@@ -132,17 +116,14 @@ class Observer:
                 self._saved = self._saved and last.logs == walk.logs
                 last.logs = walk.logs
                 return
-        before = self.targets if last else {}
-        said = self._read_again(walk)
+        targets = self.targets
+        touched = self._read_again(walk)
         # Objects last: those of every ref that was read are there now.
         stores = self._look_at_objects(last.stores if last else {})
-        self._said, self._targets = said, _compose(said.rows, said.packed, stores)
-        earlier = Manifest(last.name, said.parts) if last else None
-        stored = manifest.store(self._targets, before, earlier, self._blobs.put)
-        if last is None or stored.name != last.name:
-            self._blobs.sync()
-        said.parts = stored.parts
-        alternates = any(name.endswith("objects/info/alternates") for name in self._targets)
+        name = self._store(targets, touched, stores)
+        alternates = any(
+            b"alternates" in names for folder, names in walk.keys.items() if folder.endswith(b"objects/info/")
+        )
         where = self.place
         self._known = Known(
             where.folder,
@@ -150,12 +131,35 @@ class Observer:
             generation,
             walk.keys,
             walk.logs,
-            stored.name,
+            name,
             alternates,
             stores,
             msgspec.Raw(),
         )
         self._saved = False
+
+    def _store(self, targets: Targets, touched: list[scan.Found], stores: dict[bytes, Version]) -> bytes:
+        """Keep the targets as they are now, those of which a file was touched anew; gives the name of all."""
+        said, last = self._what_is_said(), self._known
+        if last is None:
+            self._said, self._targets = said, composing.compose(said, stores)
+            stored = manifest.store(self._targets, self._blobs.put)
+        else:
+            moved = [p for p in stores.keys() | last.stores.keys() if stores.get(p) != last.stores.get(p)]
+            touched += [scan.Found(prefix + b"objects", scan.PLAIN, prefix) for prefix in moved]
+            changed = composing.compose_again(targets, said, stores, touched)
+            stored = self._store_again(Manifest(last.name, said.parts), changed)
+        if last is None or stored.name != last.name:
+            self._blobs.sync()
+        said.parts = stored.parts
+        return stored.name
+
+    def _store_again(self, last: Manifest, changed: Targets) -> Manifest:
+        try:
+            return manifest.store_again(self.targets, changed, last, self._blobs.get, self._blobs.put)
+        except CorruptionError:
+            # A part of the last one is gone or torn: nothing depends on it, for all is known here.
+            return manifest.store(self.targets, self._blobs.put)
 
     def _look_at_objects(self, known: dict[bytes, Version]) -> dict[bytes, Version]:
         return {prefix: self._objects(prefix, known.get(prefix, ABSENT)) for prefix in self.stores}
@@ -177,31 +181,29 @@ class Observer:
         self.stores, self.stated = walk.stores, walk.stated
         return walk
 
-    def _read_again(self, walk: scan.Scan) -> Said:
-        """What is said now: what was known, without what is gone, and with what was read again."""
-        known = self._what_is_said()
-        rows, packed = dict(known.rows), dict(known.packed)
+    def _read_again(self, walk: scan.Scan) -> list[scan.Found]:
+        """Bring what is said up to date: without what is gone, with what was read again. Gives what was touched."""
+        said = self._what_is_said()
+        touched: list[scan.Found] = []
         for name in walk.gone:
-            rows.pop(name, None)
-            if name.endswith(b"packed-refs"):
-                packed.pop(name[: -len(b"packed-refs")], None)
+            touched += _dropped(said, name)
         # Packed refs last: one that is packed at this moment is in one of the two, whenever that happens.
         for found in sorted(walk.unread, key=lambda f: f.area == scan.PACKED):
             folder, slash, last = found.name.rpartition(b"/")
             read = self._read(found)
             if read is None:
-                rows.pop(found.name, None)
+                touched += _dropped(said, found.name)
                 walk.keys[folder + slash].pop(last, None)
                 continue
             version, info = read
-            before = rows.get(found.name)
-            if before is not None and before.version.alike(version):
-                version = before.version
-            elif found.area == scan.PACKED:
-                packed[found.prefix] = self.reader.packed(found.prefix)
-            rows[found.name] = Row(found.area, found.prefix, version)
+            before = said.rows.get(found.name)
+            if before is None or not before.version.alike(version):
+                touched.append(found)
+                said.rows[found.name] = Row(found.area, found.prefix, version)
+                if found.area == scan.PACKED:
+                    touched += _repacked(said, found.prefix, self.reader.packed(found.prefix))
             walk.keys[folder + slash][last] = scan.NEVER if scan.is_young(info) else scan.key_of(info)
-        return Said(rows, packed, known.parts)
+        return touched
 
     def _read(self, found: scan.Found) -> tuple[Version, os.stat_result] | None:
         """What a file says now; None where it is gone, or is no file."""
@@ -240,7 +242,7 @@ class Observer:
             data = self._cache.read_bytes()
         except OSError:
             return None
-        body = data[len(MAGIC) + 32 :]
+        body = memoryview(data)[len(MAGIC) + 32 :]
         if data[: len(MAGIC)] != MAGIC or blake3(body).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
             return None
         try:
@@ -267,32 +269,19 @@ class Observer:
         self._saved = True
 
 
-# The same thousands of names come again with each ref that moves.
-_text = lru_cache(maxsize=1 << 16)(text_of)
+def _dropped(said: Said, name: bytes) -> list[scan.Found]:
+    """A file says nothing any more; of packed refs, each of them."""
+    row = said.rows.pop(name, None)
+    if row is None:
+        return []
+    packed = _repacked(said, row.prefix, {}) if row.area == scan.PACKED else []
+    return [scan.Found(name, row.area, row.prefix), *packed]
 
 
-def _compose(
-    rows: dict[bytes, Row], packed: dict[bytes, dict[bytes, Version]], stores: dict[bytes, Version]
-) -> Targets:
-    """The targets that these files are: packed refs below loose ones, stashes and operations as one each."""
-    found = {prefix + b"objects": version for prefix, version in stores.items()}
-    for some in packed.values():
-        found.update(some)
-    operations: dict[bytes, dict[bytes, Version]] = {}
-    for name, row in rows.items():
-        if row.area == scan.OPERATION and entry.kind_of(row.version) == entry.FILE:
-            folder, _, rest = name[len(row.prefix) :].partition(b"/")
-            operations.setdefault(row.prefix + folder, {})[rest] = row.version
-        elif row.area not in (scan.PACKED, scan.OPERATION):
-            found[name] = row.version
-    for name, files in operations.items():
-        found[name] = entry.operation(files)
-    for prefix in {row.prefix for row in rows.values()}:
-        name = prefix + b"refs/stash"
-        text = found.pop(prefix + b"logs/refs/stash", None)
-        top = found.get(name, ABSENT)
-        if top and entry.kind_of(top) == entry.REF:
-            found[name] = entry.stash(entry.value_of(top), text)
-        elif text is not None:
-            found[name] = entry.stash("", text)
-    return {_text(name): version for name, version in found.items()}
+def _repacked(said: Said, prefix: bytes, now: dict[bytes, Version]) -> list[scan.Found]:
+    """Other refs are packed now; gives those that are not as they were."""
+    before = said.packed.pop(prefix, {})
+    if now:
+        said.packed[prefix] = now
+    names = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
+    return [scan.Found(name, scan.REFS, prefix) for name in names]

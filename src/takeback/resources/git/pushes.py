@@ -14,6 +14,8 @@ from takeback.resources.git.observer import Observer
 
 _REMOTE = re.compile(rb"(?P<prefix>.*/)?refs/remotes/(?P<remote>[^/]+)/(?P<branch>.+)")
 BY_PUSH = b"\tupdate by push"
+SHOWN = 12
+"""How much of an object's name is enough to know it by."""
 
 
 def foresee(swaps: Sequence[Swap], observer: Observer, contents: Contents) -> dict[Target, tuple[Do, str]]:
@@ -30,7 +32,7 @@ def foresee(swaps: Sequence[Swap], observer: Observer, contents: Contents) -> di
             command = _command(match, entry.value_of(swap.present), entry.value_of(swap.goal))
             found[swap.target] = (
                 Do.LEAVE,
-                f"it was pushed, which cannot be taken back from here; `{command}` would",
+                f"it was pushed, which cannot be taken back from here; by hand: {command}",
             )
             found[entry.target_of(log)] = (Do.KEEP, "it tells of a push")
     targets = {swap.target for swap in swaps}
@@ -46,5 +48,6 @@ def _was_pushed(observer: Observer, contents: Contents, log: bytes, value: str) 
 def _command(match: re.Match[bytes], now: str, before: str) -> str:
     remote, branch = match["remote"].decode(errors="replace"), match["branch"].decode(errors="replace")
     ref = f"refs/heads/{branch}"
-    lease, value = shlex.quote(f"{ref}:{now}"), shlex.quote(f"{before}:{ref}")
+    lease = shlex.quote(f"{ref}:{now[:SHOWN]}")
+    value = shlex.quote(f"{before[:SHOWN]}:{ref}")
     return f"git push --force-with-lease={lease} {shlex.quote(remote)} {value}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cached_property
 from stat import S_ISDIR
 
 import msgspec
@@ -66,13 +67,15 @@ class Scan:
         self._repository(b"", linked=False)
         return self
 
-    @property
+    @cached_property
     def gone(self) -> list[bytes]:
-        """What is known and is not there any more."""
+        """What is known and is not there any more; asked for when the walk is over."""
         return [
             folder + name
             for folder, names in self._known.items()
-            for name in names.keys() - self.keys.get(folder, {}).keys()
+            # A folder in which nothing changed is known by the very same object.
+            if (now := self.keys.get(folder, {})) is not names
+            for name in names.keys() - now.keys()
         ]
 
     def add(self, name: bytes, path: bytes) -> None:
@@ -83,7 +86,8 @@ class Scan:
             return
         folder, slash, last = name.rpartition(b"/")
         key = key_of(found)
-        self.keys.setdefault(folder + slash, {})[last] = key
+        # A copy: the folder may be the very object that is known.
+        self.keys[folder + slash] = {**self.keys.get(folder + slash, {}), last: key}
         if self._known.get(folder + slash, {}).get(last) != key:
             self.unread.append(Found(name, PLAIN, b""))
 
@@ -100,7 +104,8 @@ class Scan:
         if b"objects" in self.keys.get(prefix, {}):
             where = os.fsdecode(prefix + b"objects")
             self.stated.append(f".git/{where}: not a folder, so objects are not kept")
-        for name in folders:
+        # Refs before their logs: then it is known which folders of refs there are.
+        for name in sorted(folders, key=lambda name: name == b"logs"):
             folder = prefix + name + b"/"
             if name == b"objects" and not linked:
                 self.stores.append(prefix)
@@ -133,8 +138,7 @@ class Scan:
             self._tree(folder + name + b"/", area, prefix)
 
     def _logs(self, folder: bytes, prefix: bytes) -> None:
-        path = os.path.join(self._folder, folder)
-        key = self._log_key(path, os.path.join(self._folder, prefix, folder[len(prefix) + len(b"logs/") :]))
+        key = self._log_key(folder, prefix)
         trusted = self._trusted.get(folder)
         if folder == prefix + b"logs/" or trusted is None or trusted.key != key or key == NEVER:
             trusted = Trusted(key, self._below(folder, LOGS, prefix))
@@ -144,41 +148,49 @@ class Scan:
         for name in trusted.folders:
             self._logs(folder + name + b"/", prefix)
 
-    def _log_key(self, logs: bytes, refs: bytes) -> Key:
+    def _log_key(self, logs: bytes, prefix: bytes) -> Key:
         """The times of a folder of logs and of that of its refs; never equal to itself while they are young."""
-        while not os.path.isdir(refs):
-            refs = os.path.dirname(refs.rstrip(b"/"))
-        found = [os.stat(path) for path in (logs, refs)]
-        if time.time_ns() - max(info.st_mtime_ns for info in found) < RACY_NS:
+        refs = prefix + logs[len(prefix) + len(b"logs/") :]
+        while refs != prefix and refs not in self.keys:
+            refs = refs[: refs.rfind(b"/", 0, -1) + 1]
+        try:
+            of_logs, of_refs = (os.stat(os.path.join(self._folder, folder)) for folder in (logs, refs))
+        except FileNotFoundError:
             return NEVER
-        return hash(tuple(number for info in found for number in (info.st_ino, info.st_mtime_ns)))
+        if time.time_ns() - max(of_logs.st_mtime_ns, of_refs.st_mtime_ns) < RACY_NS:
+            return NEVER
+        return hash((of_logs.st_ino, of_logs.st_mtime_ns, of_refs.st_ino, of_refs.st_mtime_ns))
 
     def _below(self, folder: bytes, area: str, prefix: bytes) -> list[bytes]:
         """Look at the files of one folder; gives the folders in it."""
         known = self._known.get(folder, {})
         keys: dict[bytes, Key] = {}
         folders = []
+        path = os.path.join(self._folder, folder)
         try:
-            entries = os.scandir(os.path.join(self._folder, folder))
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except PermissionError:
             self.stated.append(f".git/{os.fsdecode(folder)}: closed to this user")
             return []
-        with entries:
-            for entry in entries:
+        try:
+            # There may be thousands: the short way to each, and key_of written out.
+            look = os.stat
+            for name in os.listdir(path):
                 try:
-                    found = entry.stat(follow_symlinks=False)
+                    found = look(name, dir_fd=fd, follow_symlinks=False)
                 except FileNotFoundError:
                     continue
                 if S_ISDIR(found.st_mode):
-                    folders.append(entry.name)
+                    folders.append(name)
                 else:
-                    # key_of, written out: there may be thousands.
-                    keys[entry.name] = hash(
-                        (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-                    )
-        if keys != known:
+                    keys[name] = hash((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+        finally:
+            os.close(fd)
+        if keys == known:
+            keys = known
+        else:
             for name in [name for name in keys if is_passing(name)]:
                 del keys[name]
             for name, key in keys.items():
