@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from takeback.agents.settings import apply
 from tests.world.cli import Result, Workspace, run
 from tests.world.picture import Picture, differences, picture
@@ -21,6 +23,11 @@ from . import clients, stories
 
 # These trust what stands in the user's own settings; a project's they have to be told to trust.
 USER_LEVEL = ("codex", "gemini")
+
+
+def of_npm(agent: str) -> Any:
+    """For the long runs: these are slow to start. test_e2e_npm.py has them in every run."""
+    return pytest.param(agent, marks=pytest.mark.sweep)
 
 
 @dataclass(frozen=True)

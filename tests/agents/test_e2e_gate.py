@@ -14,12 +14,12 @@ from tests.world.picture import Picture, picture
 
 from . import clients, scenes, talking
 from .conversations import conversation
-from .protection import Protected, protected
+from .protection import Protected, of_npm, protected
 
 pytestmark = pytest.mark.timeout(900)  # the first time, hundreds of megabytes are fetched
 
 AUTOPILOT = "[agents]\nautopilot = true\n"
-AGENTS = ["claude-code", "codex", "gemini", "opencode"]
+AGENTS = ["claude-code", "codex", of_npm("gemini"), of_npm("opencode")]
 
 
 def git(folder: Path, *words: str) -> str:
@@ -74,7 +74,7 @@ def test_on_autopilot_it_is_refused(agent: str, tmp_path: Path) -> None:
         assert not project.takeback("approvals", "--json").json["approvals"]
 
 
-@pytest.mark.parametrize("agent", ["codex", "gemini", "opencode"])
+@pytest.mark.parametrize("agent", ["codex", of_npm("gemini"), of_npm("opencode")])
 def test_a_client_that_cannot_ask_is_told_how_a_human_allows_it(agent: str, tmp_path: Path) -> None:
     with protected(tmp_path, agent) as project:
         remote = with_remote(project, autopilot=False)

@@ -95,7 +95,7 @@ def together(works: Sequence[tuple[Hooked, str]], state: Path) -> None:
         Killer(state, len(works) * CALLS) as killer,
         ThreadPoolExecutor(len(works)) as pool,
     ):
-        list(pool.map(lambda one: work(*one, killer.count), works))
+        list(pool.map(lambda one: work(one[0], one[1], killer.count), works))
     assert len(killer.killed - {0}) == KILLS
     assert [session.answers for session, _ in works] == [[]] * len(works), "each call was protected, silently"
 
