@@ -40,6 +40,16 @@ def test_an_example_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "here") == []
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_leaves_alone_what_is_there(name: str, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/mine").write_text("mine")
+    words = [sys.executable, str(REPOSITORY / f"examples/{name}.py"), str(tmp_path)]
+    done = subprocess.run(words, env=environment(tmp_path / "unused"), capture_output=True, text=True)
+    assert done.returncode == 1 and "nothing was done" in done.stderr and "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == ["work"] and os.listdir(tmp_path / "work") == ["mine"]
+
+
 def is_whole(folder: Path) -> bool:
     with open_workspace(folder / "work", home=folder / "state", watching=False) as tb:
         return tb.verify(deep=True) == [] and tb.drift() == []

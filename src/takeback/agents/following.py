@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from takeback import workspace
-from takeback.agents import telling
+from takeback.agents import tampering, telling
 from takeback.agents.dialects import dialect
 from takeback.agents.event import Decision, Do, Event, Kind
 from takeback.core.lifecycle import Life
@@ -76,8 +76,8 @@ class Following:
         if event.kind is Kind.GATE:
             return self._gate(event)
         if event.kind in (Kind.END, Kind.FAILED) or (event.kind is Kind.NOTICE and event.call):
-            self._end(event)
-        elif event.kind is Kind.STOP:
+            return Decision(warning=self._end(event))
+        if event.kind is Kind.STOP:
             self._close(event)
             if event.quiet:
                 self._end_background(event)
@@ -139,7 +139,8 @@ class Following:
         asked = any(ASKED in action.ref.split() for action in self._open(self._session(event), event))
         return Decision(do=Do.ASK, reason=HELD) if asked else Decision()
 
-    def _end(self, event: Event) -> None:
+    def _end(self, event: Event) -> str:
+        """The end of a call; gives what the human has to know of it at once."""
         for action in self._alike(self._session(event), event):
             if action.ended or (action.lives_on and event.kind is not Kind.NOTICE):
                 continue
@@ -148,7 +149,8 @@ class Following:
             else:
                 failed = event.kind is Kind.FAILED
                 action.end(error=(_short(event.error) or "it failed") if failed or event.error else None)
-            return
+            return "\n".join(w for w in tampering.warnings(self._workspace) if f" by {action.id}:" in w)
+        return ""
 
     def _close(self, event: Event) -> None:
         """Nothing of this agent is at work any more, except in the background."""

@@ -13,9 +13,9 @@ from takeback.cli.session import iso, plural, shortened
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import History
-from takeback.core.lifecycle import Life
+from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import actions_of
-from takeback.core.subjects import SETTLING, Action, Checkpoint, Run, Step
+from takeback.core.subjects import Action, Checkpoint, Run, Step
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
 from takeback.engine.wording import call_text, named
@@ -30,6 +30,7 @@ NOUNS = {
     "postgres": ("database", "databases"),
     "memory": ("value", "values"),
     "calls": ("call", "calls"),
+    "outbox": ("intent", "intents"),
 }
 
 

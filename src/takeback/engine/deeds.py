@@ -21,10 +21,11 @@ _DID = {
     Do.LEAVE: e.Did.KEPT,
     Do.MERGE: e.Did.MERGED,
     Do.COMPENSATE: e.Did.COMPENSATED,
+    Do.CANCEL: e.Did.CANCELLED,
     Do.CONFLICT: e.Did.CONFLICT,
 }
 
-WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE)
+WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE, Do.CANCEL)
 
 
 def foreseen(item: Planned) -> e.Did:

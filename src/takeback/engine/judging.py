@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from takeback.core.events import Effect
-from takeback.core.policy import Foresee, Ground, Use, commands_in, foreseen, judge_call, paths_in
+from takeback.core.policy import FORESEEN, Foresee, Ground, Use, commands_in, foreseen, judge_call, paths_in
 from takeback.core.rules import EffectRules, Rules
 from takeback.engine.gate import Ruling
 from takeback.engine.ground import ground_of
@@ -50,6 +50,8 @@ class Judging:
     def effect(self, effect: Effect, arguments: Any) -> Effect:
         """What a call does: what it declares, or more where it is given a command that does more."""
         self._foreseen = {}
+        if effect not in FORESEEN:
+            return effect
         ground = Ground(self._root, foresee=self._foresee and self._once)
         return foreseen(Use("", effect), _by_name(arguments), self._rules.commands, ground).effect
 
