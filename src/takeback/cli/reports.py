@@ -34,7 +34,13 @@ _CHOICES = {
     "merge": "merge",
     "overwrite": "put the old version over yours",
 }
-_WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kept": "keep"}
+_WOULD_DO = {
+    "restored": "restore",
+    "removed": "remove",
+    "merged": "merge",
+    "kept": "keep",
+    "cancelled": "cancel",
+}
 
 
 def answer(
@@ -64,12 +70,8 @@ def print_report(
     """Print a report and return the exit code that goes with it."""
     run = _only_a_part(history, report) if last else None
     talks = _conversations(history, report)
-    forking = forking and not report.preview
     if session.json:
-        more: dict[str, object] = {"part_of": run.id} if run else {}
-        if talks:
-            made = [talk.make() if forking else None for talk in talks]
-            more["conversations"] = [t.data() | {"forked": new} for t, new in zip(talks, made, strict=True)]
+        more = ({"part_of": run.id} if run else {}) | _talks_data(talks, forking=forking)
         session.data(report.data() | more | {"stays": _staying(history, report)})
         return _code(report)
     if report.finished_earlier:
@@ -89,6 +91,26 @@ def print_report(
         session.line(f"Brought back nothing: {called} had kept everything. It can be taken back again.")
         return _code(report)
     session.line(f"{titles[report.kind]} {nothing}{what}")
+    _print_items(session, history, report)
+    if run:
+        _print_part(session, history, report, run)
+    _print_close(session, report)
+    for talk in (talk for talk in talks if talk.exact or forking):
+        since = "from before it" if talk.exact else "with all that was said"
+        new = f"claude --resume {talk.make()}" if forking else str(talk)
+        session.line(f"The conversation {since}, in a copy:  {new}")
+    return _code(report)
+
+
+def _talks_data(talks: list[Fork], *, forking: bool) -> dict[str, object]:
+    if not talks:
+        return {}
+    made = [talk.make() if forking else None for talk in talks]
+    return {"conversations": [t.data() | {"forked": new} for t, new in zip(talks, made, strict=True)]}
+
+
+def _print_items(session: Session, history: History, report: RollbackReport) -> None:
+    """What became of each target, and what no undo reaches."""
     if not report.grouped():
         session.line("  everything was as before already")
     for did, lines in _groups(report):
@@ -96,18 +118,15 @@ def print_report(
             session.line(f"  {paint(head.ljust(10), bold=True)} {line}")
     for name in _staying(history, report):
         session.line(f"  {paint('stays'.ljust(10), bold=True)} what {name} did outside the workspace")
-    if run:
-        part = "would be" if report.preview else "was"
-        name = shortened(run.began.name, 40)
-        session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
-        if step := _prompt_of(history, report):
-            session.line(f"All that its prompt did ({shortened(step.name, 40)}):  takeback undo {step.id}")
-    _print_close(session, report)
-    for talk in talks:
-        since = "from before it" if talk.exact else "with all that was said"
-        new = f"claude --resume {talk.make()}" if forking else str(talk)
-        session.line(f"The conversation {since}, in a copy:  {new}")
-    return _code(report)
+
+
+def _print_part(session: Session, history: History, report: RollbackReport, run: Run) -> None:
+    """That there is more of the same run, and how all of it is taken back."""
+    part = "would be" if report.preview else "was"
+    name = shortened(run.began.name, 40)
+    session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
+    if step := _prompt_of(history, report):
+        session.line(f"All that its prompt did ({shortened(step.name, 40)}):  takeback undo {step.id}")
 
 
 def _all_kept(history: History, report: RollbackReport) -> bool:
@@ -120,7 +139,9 @@ def _conversations(history: History, report: RollbackReport) -> list[Fork]:
     """How the agents' conversations can go on from before what was taken back."""
     from takeback.agents.conversation import forks
 
-    return forks(history, report.of) if report.kind == "undo" and report.achieved else []
+    if report.kind != "undo" or report.preview or not report.achieved:
+        return []
+    return forks(history, report.of)
 
 
 def _only_a_part(history: History, report: RollbackReport) -> Run | None:

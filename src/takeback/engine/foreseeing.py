@@ -80,9 +80,9 @@ class Foresight:
 def reached(judged: Judgement) -> list[Reached]:
     """The paths outside the workspace that a command says it writes."""
     return [
-        Reached(touched.path, touched.really, somewhere=not touched.exact)
-        for touched in judged.touched
-        if touched.reach == "outside"
+        Reached(t.path, t.really, somewhere=not t.exact, names=t.names, deletes=t.deletes)
+        for t in judged.touched
+        if t.reach == "outside"
     ]
 
 

@@ -32,7 +32,7 @@ MADE = faults.crash_point("call-made")
 ENDED = faults.crash_point("call-ended")
 
 _NEEDS = {
-    e.Effect.DEFERRED: ("the outbox", "call it after the run has committed"),
+    e.Effect.DEFERRED: ("the outbox", "run.defer(function, ...) has it called once the run has committed"),
     e.Effect.TRANSACTIONAL: (
         "a transaction, and a call has none",
         "write to a database in a block, `with run.database(place) as db:`; or declare an undo handler",
