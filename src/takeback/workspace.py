@@ -15,6 +15,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.subjects import Action, Checkpoint
 from takeback.engine.diff import Diff
+from takeback.engine.outbox_check import disagreements
 from takeback.engine.paths import path_filter
 from takeback.engine.prune import Limits, Pruned, prune
 from takeback.engine.report import RollbackReport
@@ -185,6 +186,8 @@ class Workspace(Running):
         findings = list(self.journal.check())
         if not findings:
             findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self.history.breaches]
+        if not findings:
+            findings += disagreements(self.ledger.refresh, self.outbox)
         if (self.state / "packs").exists():
             findings += self.store.check(deep=deep, progress=self._progress)
         if deep and not findings:

@@ -28,7 +28,7 @@ def shell(agent: str, command: str) -> Mapping[str, Any]:
 
 
 def of_npm(agent: str) -> Any:
-    """They are slow to start; test_protected.py has them in every run."""
+    """They are slow to start; test_e2e_npm.py has them in every run."""
     return pytest.param(agent, marks=pytest.mark.sweep)
 
 
