@@ -292,6 +292,9 @@ class Reached(msgspec.Struct, frozen=True):
     """Where it really leads, links followed, where that is known to be another place."""
     somewhere: bool = False
     """It is a folder, and something below it is written."""
+    names: str | None = None
+    """It is a folder, and what in it begins so is written."""
+    deletes: bool = False
     perhaps: bool = False
     """It is only named: nobody says that it is written."""
 

@@ -64,8 +64,11 @@ class Outbox(Protocol):
     def attempts(self, id: str) -> Sequence[Record]:
         """The events that tell of its failed attempts, in order."""
 
-    def counts(self) -> Mapping[State, tuple[int, int]]:
-        """How many intents there are in each state, and the earliest time at which one of them is due."""
+    def counts(self) -> Mapping[State, int]:
+        """How many intents there are in each state."""
+
+    def next_due_us(self) -> int:
+        """When the next one is due, in microseconds since 1970; 0 where none is."""
 
     def owners(self) -> Sequence[str]:
         """Who holds claims."""

@@ -159,6 +159,18 @@ def test_ends_that_come_late_or_without_a_beginning_change_nothing(desk: Path, t
     assert (desk / "late").exists() and not (desk / "a").exists()
 
 
+def test_a_call_without_an_id_that_is_told_twice_is_one(desk: Path, tb: Workspace) -> None:
+    client = Agent("gemini", desk)
+    client.prompt("go")
+    for _ in range(2):
+        client.shell("make", "")
+    (desk / "made").write_text("x\n")
+    client.ran("make", "")
+    assert len(tb.history.actions) == 1 and not tb.history.open_actions()
+    client.shell("make", "")
+    assert len(tb.history.actions) == 2, "the same once more is another call"
+
+
 def test_a_subagent_with_a_session_of_its_own_works_for_the_one_that_started_it(
     desk: Path, tb: Workspace
 ) -> None:

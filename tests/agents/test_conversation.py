@@ -15,7 +15,7 @@ from tests.world.cli import Workspace as World
 
 from . import clients, stories
 from .driving import Agent
-from .test_protected import desk_with_hook
+from .protection import protected
 
 pytestmark = pytest.mark.timeout(900)  # the first time, hundreds of megabytes are fetched
 
@@ -77,14 +77,13 @@ def test_a_client_that_is_not_there_leaves_the_undo_as_it_is(desk: Path, tb: Wor
 
 
 def test_claude_code_hears_of_it_and_forks(tmp_path: Path) -> None:
-    desk = desk_with_hook(tmp_path, "claude-code")
-    world = World(desk.project, tmp_path / "state")
     tools = [stories.tool("Bash", command=f"echo > {name}.txt", description="w") for name in ("one", "two")]
     script = {
         "work": [stories.turn(tool) for tool in tools],
         "more": [stories.turn(text="More.")],
     }
-    with clients.model(tmp_path, script) as model:
+    with protected(tmp_path, "claude-code") as agent, clients.model(tmp_path, script) as model:
+        desk, world = agent.desk, agent.world
         said = json.loads(clients.claude_code(model, desk, "[scene work] go").stdout)
         session = said["session_id"]
         done = world.run("undo", "--json")

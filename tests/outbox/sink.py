@@ -60,7 +60,12 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "null")
+            length = int(self.headers["Content-Length"] or 0)
+            data = self.rfile.read(length)
+            if len(data) < length:
+                self.close_connection = True  # the client was killed in the middle of its request
+                return None
+            body = json.loads(data or "null")
             key = self.headers.get("Idempotency-Key", "")
             done.note(key)
             path = self.path.strip("/")
@@ -70,7 +75,7 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
             done.take(key, body)
             if what in ("broken-after", "mute-after", "slow-after"):
                 return self._trouble(what.removesuffix("-after"))
-            self._answer(201, json.dumps({"made": key, "headers": dict(self.headers)}))
+            return self._answer(201, json.dumps({"made": key, "headers": dict(self.headers)}))
 
         def _by_chance(self) -> str:
             kinds = ["busy", "broken", "mute", "slow", "broken-after", "mute-after", "slow-after"]

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from takeback.core.intents import State
-from takeback.testing.crash import child_environment
 from tests.outbox import tools, workers
 from tests.outbox.conftest import Place
+from tests.world import cli
 
 
 def takeback(place: Place, *words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "takeback", "-C", str(place.root), *words],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == code, done.stderr
+    done = cli.run(words, cwd=place.root, home=place.tb.state.parent.parent)
+    assert done.code == code, done.said
     return done.stdout or done.stderr
 
 

@@ -61,6 +61,7 @@ def test_it_is_taken_back_by_another_request(place: Place, sink: Sink) -> None:
 def test_what_an_answer_means(
     place: Place, sink: Sink, path: str, state: State, unsure: bool, said: str
 ) -> None:
+    (place.root / "takeback.toml").write_text("[outbox]\nfirst-pause-s = 60\n")
     before_us = time.time_ns() // 1000
     with place.tb.run("post", deliver=True) as run:
         run.defer("http", "POST", sink.url(path), json=1, timeout_s=0.3 if path == "slow" else 30)

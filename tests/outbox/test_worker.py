@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import apsw
 import pytest
 
 from takeback.core.intents import IntentAttempted, IntentDied, Outcome, Queued, State
@@ -145,3 +146,23 @@ def test_metrics_are_told(place: Place) -> None:
     place.tb.courier(told=told.append).run(once=True)
     instruments.count(told[0])
     assert [observed.value for observed in instruments._observe(None)] == [1]
+
+
+def test_an_outbox_that_was_tampered_with_is_found(place: Place) -> None:
+    with place.tb.run("mail", deliver=True) as run:
+        sent = run.defer(tools.note, "a")
+        run.defer(tools.fail, "b")
+    assert place.tb.verify() == []
+    path = place.tb.state / "journal.db"
+    number = int(sent[1:])
+    for statement, said in [
+        (
+            f"UPDATE outbox SET state = 'due' WHERE id = {number}",
+            f"{sent} is due, which the journal does not say",
+        ),
+        (f"UPDATE outbox SET state = 'delivered' WHERE id = {number}", ""),
+    ]:
+        db = apsw.Connection(str(path))
+        db.execute(statement)
+        db.close()
+        assert [finding.what for finding in place.tb.verify()] == ([said] if said else [])

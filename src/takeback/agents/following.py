@@ -177,9 +177,12 @@ class Following:
                 yield session.action(_key_of(recorded))
 
     def _call_id(self, session: Session, event: Event) -> str:
-        """The id of a call that begins. Calls that are alike and have none are numbered."""
-        known = len(list(self._alike(session, event))) if event.call_is_alike else 0
-        return f"{event.call}-{known + 1}" if event.call_is_alike else event.call
+        """The id of a call that begins. Those that have none are numbered; while one like it is open, it is that."""
+        if not event.call_is_alike:
+            return event.call
+        known = list(self._alike(session, event))
+        opened = next((action for action in known if not action.ended and not action.lives_on), None)
+        return opened.call_id if opened else f"{event.call}-{len(known) + 1}"
 
     def _alike(self, session: Session, event: Event) -> Iterator[Action]:
         """The call that an event is about; where it has no id, all that are alike, oldest first."""

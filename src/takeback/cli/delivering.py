@@ -84,7 +84,7 @@ class Watching:
     def _write_health(self, tally: Tally, state: str) -> None:
         if not self._health:
             return
-        counts = {name.value: count for name, (count, _) in self._workspace.outbox.counts().items()}
+        counts = {name.value: count for name, count in self._workspace.outbox.counts().items()}
         at = iso(time.time_ns() // 1000)
         body = {"pid": os.getpid(), "state": state, "at": at, "counts": counts, **msgspec.to_builtins(tally)}
         fresh = self._health.with_name(f".{self._health.name}.{os.getpid()}")

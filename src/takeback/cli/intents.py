@@ -72,7 +72,7 @@ def intent_data(queued: Queued) -> dict[str, Any]:
 
 
 def counted_by_state(workspace: Workspace) -> dict[str, int]:
-    return {state.value: count for state, (count, _) in workspace.outbox.counts().items()}
+    return {state.value: count for state, count in workspace.outbox.counts().items()}
 
 
 def outbox_lines(counts: dict[str, int]) -> list[str]:

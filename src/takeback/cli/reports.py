@@ -70,7 +70,6 @@ def print_report(
     """Print a report and return the exit code that goes with it."""
     run = _only_a_part(history, report) if last else None
     talks = _conversations(history, report)
-    forking = forking and not report.preview
     if session.json:
         more = ({"part_of": run.id} if run else {}) | _talks_data(talks, forking=forking)
         session.data(report.data() | more | {"stays": _staying(history, report)})
@@ -96,7 +95,7 @@ def print_report(
     if run:
         _print_part(session, history, report, run)
     _print_close(session, report)
-    for talk in talks:
+    for talk in (talk for talk in talks if talk.exact or forking):
         since = "from before it" if talk.exact else "with all that was said"
         new = f"claude --resume {talk.make()}" if forking else str(talk)
         session.line(f"The conversation {since}, in a copy:  {new}")
@@ -140,7 +139,9 @@ def _conversations(history: History, report: RollbackReport) -> list[Fork]:
     """How the agents' conversations can go on from before what was taken back."""
     from takeback.agents.conversation import forks
 
-    return forks(history, report.of) if report.kind == "undo" and report.achieved else []
+    if report.kind != "undo" or report.preview or not report.achieved:
+        return []
+    return forks(history, report.of)
 
 
 def _only_a_part(history: History, report: RollbackReport) -> Run | None:

@@ -38,6 +38,8 @@ class State(StrEnum):
 
 RELEASED = (State.QUEUED, State.DUE, State.CLAIMED)
 """On their way: the next of an ordering key waits for these."""
+GONE = (State.CANCELLED, State.DROPPED)
+"""It will not be delivered any more."""
 
 
 class IntentDeferred(Base, frozen=True, tag="intent-deferred"):

@@ -11,6 +11,7 @@ import msgspec
 from takeback.core import events as e
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.history import History
+from takeback.core.intents import GONE
 from takeback.core.intents import RESOURCE as INTENTS
 from takeback.core.subjects import Action, Run
 from takeback.core.values import plain
@@ -119,7 +120,9 @@ def sent(history: History, action: Action) -> list[Change]:
     return [
         Change(entry.target, ABSENT, there)
         for entry in action.made
-        if entry.target.resource == INTENTS and (there := history.latest(entry.target))
+        if entry.target.resource == INTENTS
+        and history.intents.every[entry.target.name].state not in GONE
+        and (there := history.latest(entry.target))
     ]
 
 

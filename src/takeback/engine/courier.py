@@ -16,7 +16,7 @@ import msgspec
 
 from takeback import faults
 from takeback.core.events import Process
-from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied, Outcome, Queued, State
+from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied, Outcome, Queued
 from takeback.engine import processes
 from takeback.engine.delivery import Delivery
 from takeback.errors import TakebackError
@@ -216,7 +216,7 @@ class Courier:
             self._record(wait=True)
 
     def _idle_s(self) -> float:
-        _, due_us = self._outbox.counts().get(State.DUE, (0, 0))
+        due_us = self._outbox.next_due_us()
         left_s = (due_us - self._clock.now_us()) / 1e6 if due_us else IDLE_S
         return min(IDLE_S, max(TICK_S, left_s))
 

@@ -270,10 +270,16 @@ def _answered(ledger: Ledger, clock: Clock, id: str, payload: str, word: e.Appro
 
 
 def is_over(history: History, approval: Approval) -> bool:
-    """Whether the run that asks has ended for good: with a key it goes on, if it was cut short or is a session."""
+    """Whether the run that asks has ended, or was cut short with no key by which it could be continued.
+
+    A session of an agent may go on under its key, and ask for the same again.
+    """
     run = history.runs[approval.run]
-    goes_on = run.began.key and (run.began.detached or run.life is Life.INTERRUPTED)
-    return run.life not in (Life.OPEN, Life.HANDED_OVER) and not goes_on
+    if run.began.detached and run.began.key:
+        return False
+    return run.life not in (Life.OPEN, Life.HANDED_OVER) and not (
+        run.life is Life.INTERRUPTED and run.began.key
+    )
 
 
 def _open_question(history: History, id: str) -> Approval:

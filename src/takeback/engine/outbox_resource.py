@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Did, Mark
-from takeback.core.intents import RESOURCE, Queued, State
+from takeback.core.intents import GONE, RESOURCE, Queued, State
 from takeback.core.rollback import Do
 from takeback.engine.delivery import known
 from takeback.errors import BackendError, CorruptionError
@@ -22,8 +22,6 @@ GRACE_S = 5.0
 
 CANCELLING = faults.crash_point("outbox-cancelling")
 CANCELLED = faults.crash_point("outbox-cancelled")
-
-GONE = (State.CANCELLED, State.DROPPED)
 
 
 class Intents:

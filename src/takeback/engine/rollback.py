@@ -110,10 +110,7 @@ class Rollbacks:
             items = restoring.planned(self.tracker, found, wanted)
             plan = self._foresee(Plan((checkpoint,), items, OnConflict.OVERWRITE))
             if wanted is any_target:
-                left = [
-                    *restoring.left_alone(self.tracker, found),
-                    *deeds.left_outside(self.ledger.history, checkpoint),
-                ]
+                left = restoring.left_alone(self.tracker, found)
                 plan = msgspec.structs.replace(plan, items=(*plan.items, *left))
             return self._decide(plan, e.RollbackKind.RESTORE, preview=preview)
 

@@ -45,4 +45,4 @@ class Instruments:
         from opentelemetry.metrics import Observation
 
         counts = self._outbox.counts()
-        return [Observation(count, {"state": state.value}) for state, (count, _) in counts.items()]
+        return [Observation(count, {"state": state.value}) for state, count in counts.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -180,13 +181,13 @@ class InMemoryOutbox:
         with self._lock:
             return list(self._rows[id].failed) if id in self._rows else []
 
-    def counts(self) -> dict[State, tuple[int, int]]:
+    def counts(self) -> dict[State, int]:
         with self._lock:
-            found: dict[State, tuple[int, int]] = {}
-            for row in self._rows.values():
-                count, due_us = found.get(row.state, (0, row.due_us))
-                found[row.state] = (count + 1, min(due_us, row.due_us))
-            return found
+            return dict(Counter(row.state for row in self._rows.values()))
+
+    def next_due_us(self) -> int:
+        with self._lock:
+            return min((row.due_us for row in self._rows.values() if row.state is State.DUE), default=0)
 
     def owners(self) -> Sequence[str]:
         with self._lock:

@@ -36,6 +36,10 @@ class SqliteOutbox:
 
     def claim(self, owner: str, limit: int, lease_s: float, *, run: str = "") -> Sequence[Queued]:
         claimed: list[Queued] = []
+        with self._journal.using() as db:
+            # Whoever has nothing to do does not write, and so keeps nobody from writing.
+            if not rows.is_work(db, self._now_us(), boot_clock()):
+                return claimed
 
         def take(db: apsw.Connection) -> list[Event]:
             now, now_us = boot_clock(), self._now_us()
@@ -104,9 +108,13 @@ class SqliteOutbox:
         with self._journal.using() as db:
             return rows.attempts(db, ids.seq_of(id))
 
-    def counts(self) -> dict[State, tuple[int, int]]:
+    def counts(self) -> dict[State, int]:
         with self._journal.using() as db:
             return rows.counts(db)
+
+    def next_due_us(self) -> int:
+        with self._journal.using() as db:
+            return rows.next_due_us(db)
 
     def owners(self) -> Sequence[str]:
         with self._journal.using() as db:

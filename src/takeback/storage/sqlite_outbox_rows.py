@@ -56,7 +56,10 @@ _CLAIM = (
     "WHERE id = ?"
 )
 _MINE = "SELECT 1 FROM outbox WHERE id = ? AND state = 'claimed' AND fence = ?"
-_COUNTS = "SELECT state, count(*), min(due_us) FROM outbox GROUP BY state"
+_IS_WORK = (
+    "SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'due' AND due_us <= ?) "
+    "OR EXISTS (SELECT 1 FROM outbox WHERE state = 'claimed' AND (boot <> ? OR lease_us <= ?))"
+)
 
 
 # What each event does
@@ -134,6 +137,11 @@ _PROJECT: dict[type, Callable[[apsw.Connection, Record, Any], None]] = {
 # Claims
 
 
+def is_work(db: apsw.Connection, now_us: int, now: Moment) -> bool:
+    """Whether something is due, or a lease has run out."""
+    return bool(db.execute(_IS_WORK, (now_us, now.boot, now.us)).get)
+
+
 def lapsed(db: apsw.Connection, now: Moment, limit: int) -> list[Queued]:
     """Those whose lease has run out, or was told by the clock of another boot."""
     return many(db, [id for (id,) in _rows(db, _LAPSED, (now.boot, now.us, limit))], now)
@@ -206,9 +214,14 @@ def attempts(db: apsw.Connection, id: int) -> list[Record]:
     return [record_of(cast("Stored", row)) for row in _rows(db, query, (id,))]
 
 
-def counts(db: apsw.Connection) -> dict[State, tuple[int, int]]:
-    """How many intents are in each state, and when the first of them is due."""
-    return {State(state): (count, due_us) for state, count, due_us in _rows(db, _COUNTS, ())}
+def counts(db: apsw.Connection) -> dict[State, int]:
+    query = "SELECT state, count(*) FROM outbox GROUP BY state"
+    return {State(state): count for state, count in _rows(db, query, ())}
+
+
+def next_due_us(db: apsw.Connection) -> int:
+    query = "SELECT ifnull(min(due_us), 0) FROM outbox WHERE state = 'due'"
+    return cast("int", db.execute(query).get)
 
 
 def _rows(db: apsw.Connection, query: str, given: tuple[Any, ...]) -> Iterator[Any]:

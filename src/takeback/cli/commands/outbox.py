@@ -34,7 +34,7 @@ def list_(session: Session, everything: bool, run: str) -> None:
     """List what is still to be delivered, and what failed for good"""
     states = tuple(State) if everything else ON_THE_WAY
     with session.workspace() as workspace:
-        counts = {state: count for state, (count, _) in workspace.outbox.counts().items()}
+        counts = workspace.outbox.counts()
         found = list(workspace.outbox.page(states, limit=PAGE if session.json else SHOWN, run=run))
         while session.json and found and len(found) % PAGE == 0:
             more = workspace.outbox.page(states, after=found[-1].id, limit=PAGE, run=run)
