@@ -27,6 +27,7 @@ from takeback.engine.outbox_resource import Intents
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
+from takeback.errors import TakebackError
 from takeback.ports import Journal, Observed, Progress, Resource, silent
 from takeback.ports_outbox import Outbox
 from takeback.resources.calls.resource import Call
@@ -258,6 +259,15 @@ class Assembly:
             lambda: bury(self.outbox),
         )
 
+    def _deliver(self, run: str) -> None:
+        """Deliver what a run has deferred. It has committed, so nothing that goes wrong here is its failure."""
+        try:
+            self.courier().run(once=True, run=run)
+        except TakebackError as error:
+            self.notices.append(
+                f"what {run} deferred is left to a worker (`takeback outbox worker`): {error.message}"
+            )
+
     def _call_of(self, queued: Queued) -> Call:
         return self._delivery.call(queued)
 
@@ -291,7 +301,7 @@ class Assembly:
                 SqliteDatabases(self.root, self._sqlite.found, self._excluded),
                 Servers(self.postgres, self._token),
             ),
-            lambda run: self.courier().run(once=True, run=run),
+            self._deliver,
         )
 
     @cached_property

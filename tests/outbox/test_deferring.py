@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from takeback.core.intents import State
-from takeback.errors import InvariantBroken, RefusedError, UsageError
+from takeback.core.lifecycle import Life
+from takeback.errors import BackendError, InvariantBroken, RefusedError, UsageError
+from takeback.testing import crash
 from tests.outbox import tools
 from tests.outbox.conftest import Place
 
@@ -36,6 +38,20 @@ def test_the_run_can_deliver_by_itself(place: Place) -> None:
         run.defer(tools.fail, "no", tries=1000)
     assert [text for _, _, text in tools.said()].count("hello") == 1
     assert sorted(place.states()) == [State.DELIVERED, State.DELIVERED, State.DUE]
+
+
+def test_a_delivery_that_breaks_down_is_no_failure_of_the_run(place: Place) -> None:
+    def broken() -> None:
+        raise BackendError("the disk is full")
+
+    with crash.at("outbox-claimed", broken), place.tb.run("mail", deliver=True) as run:
+        run.defer(tools.note, "hello")
+    assert place.tb.history.runs[run.id].life is Life.DONE
+    assert "the disk is full" in place.tb.notices[-1]
+    # What was claimed is free again.
+    assert place.states() == [State.DUE]
+    place.deliver()
+    assert len(tools.sent()) == 1
 
 
 def test_an_intent_may_leave_with_its_step(place: Place) -> None:
