@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def child_ms(root: Path, *args: str, rounds: int) -> float:
 
 def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
     """The first mark of a fresh workspace object: files, and git."""
-    found: dict[str, list[float]] = {"sqlite": [], "files": [], "git": []}
+    found: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
         with open_workspace(root, home=home, watching=False) as tb:
             for part in tb.observed:

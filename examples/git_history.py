@@ -37,7 +37,9 @@ def commit(name: str) -> None:
 
 def main(folder: Path) -> None:
     work = folder / "work"
-    work.mkdir()
+    if work.exists():
+        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+    work.mkdir(parents=True)
     os.chdir(work)
     git("init", "-q")
     for name in ("shoes", "hats"):

@@ -41,7 +41,9 @@ def sell(item: str, price: int) -> None:
 
 def main(folder: Path) -> None:
     work = folder / "work"
-    work.mkdir()
+    if work.exists():
+        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+    work.mkdir(parents=True)
     os.chdir(work)
     with closing(sqlite3.connect("shop.db")) as db:
         db.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT, price INT)")

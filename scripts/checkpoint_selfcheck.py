@@ -132,6 +132,29 @@ class BackendError(TakebackError):
         self.retryable = retryable
 
 
+class DeliveryFailed(BackendError):
+    """What was deferred did not get through. A handler may raise it to say more than that it failed."""
+
+    code = "not-delivered"
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        permanent: bool = False,
+        again_s: float | None = None,
+        unsure: bool = True,
+    ) -> None:
+        super().__init__(message, hint, retryable=not permanent)
+        self.permanent = permanent
+        """No further attempt can help."""
+        self.again_s = again_s
+        """When to try again; else with growing pauses."""
+        self.unsure = unsure
+        """Whether it may have been delivered all the same."""
+
+
 class CorruptionError(TakebackError):
     """Stored data is not what was stored."""
 

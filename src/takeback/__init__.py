@@ -10,6 +10,7 @@ from takeback.errors import (
     BackendError,
     ConflictError,
     CorruptionError,
+    DeliveryFailed,
     DriftError,
     HandedOver,
     InvalidOutput,
@@ -62,7 +63,9 @@ else:
         from importlib import import_module
 
         module, _, attribute = _LATER[name].partition(":")
-        return getattr(import_module(f"takeback.{module}"), attribute)
+        found = getattr(import_module(f"takeback.{module}"), attribute)
+        globals()[name] = found  # so that it is looked for once
+        return found
 
 
 __all__ = [
@@ -74,6 +77,7 @@ __all__ = [
     "Checkpoint",
     "ConflictError",
     "CorruptionError",
+    "DeliveryFailed",
     "Denied",
     "Diff",
     "DriftError",

@@ -11,19 +11,26 @@ from takeback import config
 from takeback.core import events as e
 from takeback.core.change import Target
 from takeback.core.history import History
+from takeback.core.intents import Outcome, Queued
 from takeback.core.subjects import Action
 from takeback.databases import ByPlace
 from takeback.engine import recovery
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
+from takeback.engine.courier import Courier, Tally, bury
+from takeback.engine.delivery import Delivery, Manner
 from takeback.engine.foreseeing import Foresight
 from takeback.engine.judging import Judging
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
+from takeback.engine.outbox_resource import Intents
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
+from takeback.errors import TakebackError
 from takeback.ports import Journal, Observed, Progress, Resource, silent
+from takeback.ports_outbox import Outbox
+from takeback.resources.calls.resource import Call
 from takeback.resources.calls.resource import Calls as CallsResource
 from takeback.resources.files import deltas
 from takeback.resources.files.entry import version_of
@@ -184,7 +191,7 @@ class Assembly:
             self.state,
             self.store,
             contents,
-            claimed=self._sqlite.found.claimed_outside,
+            claimed=self._claimed_outside,
             generation=self._generation,
             progress=self._progress,
         )
@@ -236,9 +243,54 @@ class Assembly:
         """Resources whose changes are told by whoever makes them."""
         history = self.ledger.history
         return [
+            self._intents,
             CallsResource(history.latest, lambda id: self._calls.known(history.actions[id])),
             MemoryResource(history.latest, history.timeline),
         ]
+
+    @property
+    def outbox(self) -> Outbox:
+        """What runs have deferred."""
+        return self.journal.outbox
+
+    @cached_property
+    def _delivery(self) -> Delivery:
+        chosen = self.settings.outbox
+        smtp = config.smtp() or chosen.smtp
+        manner = Manner(chosen.first_pause_s, chosen.longest_pause_s, smtp, chosen.sender, self.root)
+        return Delivery(Vault(self.store, self.lock).fetch, SystemClock(), manner)
+
+    @cached_property
+    def _intents(self) -> Intents:
+        return Intents(
+            self.outbox,
+            self.ledger.history.latest,
+            self._call_of,
+            lambda: bury(self.outbox),
+        )
+
+    def _deliver(self, run: str) -> None:
+        """Deliver what a run has deferred. It has committed, so nothing that goes wrong here is its failure."""
+        try:
+            self.courier().run(once=True, run=run)
+        except TakebackError as error:
+            self.notices.append(
+                f"what {run} deferred is left to a worker (`takeback outbox worker`): {error.message}"
+            )
+
+    def _call_of(self, queued: Queued) -> Call:
+        return self._delivery.call(queued)
+
+    def courier(
+        self,
+        *,
+        concurrency: int = 4,
+        told: Callable[[Outcome], None] = lambda _: None,
+        beat: Callable[[Tally], None] = lambda _: None,
+    ) -> Courier:
+        """A worker that delivers what committed runs have deferred."""
+        clock = SystemClock()
+        return Courier(self.outbox, self._delivery, clock, concurrency=concurrency, told=told, beat=beat)
 
     @cached_property
     def rollbacks(self) -> Rollbacks:
@@ -259,13 +311,18 @@ class Assembly:
                 SqliteDatabases(self.root, self._sqlite.found, self._excluded),
                 Servers(self.postgres, self._token),
             ),
+            self._deliver,
         )
 
     @cached_property
     def foresight(self) -> Foresight:
         """What commands would do here."""
-        surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside)
+        surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside)
         return Foresight(self.root, config.home_folder, surveyor, config.here)
+
+    def _claimed_outside(self) -> set[bytes]:
+        """What lies outside the workspace and is looked after all the same: its repository, databases under guard."""
+        return self._sqlite.found.claimed_outside() | self.git.claimed_outside()
 
     def _limits_outside(self) -> Limits:
         given = self.settings.outside

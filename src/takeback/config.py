@@ -72,11 +72,22 @@ class OutsideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     max_bytes: Count = 256 * 2**20
 
 
+class OutboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """How what was deferred is delivered."""
+
+    first_pause_s: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    """After the first failed attempt; then twice as long each time."""
+    longest_pause_s: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
+    smtp: str = ""
+    sender: str = ""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """takeback.toml. Every part may be missing."""
 
     files: FilesConfig = FilesConfig()
     store: StoreConfig = StoreConfig()
+    outbox: OutboxConfig = OutboxConfig()
     outside: OutsideConfig = OutsideConfig()
     rules: Rules = Rules()
     agents: AgentsConfig = AgentsConfig()
@@ -222,6 +233,11 @@ def actor() -> str:
 def postgres_options() -> str:
     """What the environment gives every session with a PostgreSQL server."""
     return os.environ.get("PGOPTIONS", "")
+
+
+def smtp() -> str:
+    """The mail server, with what it takes to use it, which does not belong into a project's file."""
+    return os.environ.get("TAKEBACK_SMTP", "")
 
 
 def wants_colour() -> bool:

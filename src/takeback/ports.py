@@ -15,6 +15,7 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.events import Did, Event, Mark
 from takeback.core.record import Record
 from takeback.core.rollback import Do, OnConflict
+from takeback.ports_outbox import Outbox
 
 T = TypeVar("T")
 
@@ -57,6 +58,10 @@ class Journal(Protocol):
     A stream is a run, or the workspace itself (`ids.WORKSPACE`). The sequence number of the whole workspace has
     no gaps. Any number of threads and processes may append and read at once.
     """
+
+    @property
+    def outbox(self) -> Outbox:
+        """The intents that its events tell of."""
 
     def append(
         self,
@@ -287,6 +292,9 @@ class Reached(msgspec.Struct, frozen=True):
     """Where it really leads, links followed, where that is known to be another place."""
     somewhere: bool = False
     """It is a folder, and something below it is written."""
+    names: str | None = None
+    """It is a folder, and what in it begins so is written."""
+    deletes: bool = False
     perhaps: bool = False
     """It is only named: nobody says that it is written."""
 

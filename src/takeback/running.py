@@ -38,10 +38,12 @@ class Running(Assembly):
         command: Sequence[str] | None = None,
         wait_s: float = 60.0,
         steps: Sequence[str] = (),
+        deliver: bool = False,
     ) -> Run:
         """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception.
 
-        With `steps` its progress is also kept in a workflow file, for restarts.
+        With `steps` its progress is also kept in a workflow file, for restarts. With `deliver` the run itself
+        delivers what it deferred, once it has committed; what does not get through is left to a worker.
         """
         options = options_of(
             name,
@@ -58,6 +60,7 @@ class Running(Assembly):
             folder=config.folder(),
             wait_s=wait_s,
             steps=tuple(steps),
+            deliver=deliver,
         )
         return self.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
 

@@ -15,6 +15,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.subjects import Action, Checkpoint
 from takeback.engine.diff import Diff
+from takeback.engine.outbox_check import disagreements
 from takeback.engine.paths import path_filter
 from takeback.engine.prune import Limits, Pruned, prune
 from takeback.engine.report import RollbackReport
@@ -76,6 +77,10 @@ class Workspace(Running):
             history = self.history
             until = self._marks_of(end) if end else self.tracker.marks()
             since = _by_name(self._marks_of(start)) if start else _last_beginning(history)
+            if not end and self._outside.name in since:
+                # Nobody looks there between two actions: what was in view then is looked at now.
+                again = self._outside.again(since[self._outside.name])
+                until = [*(mark for mark in until if mark.resource != again.resource), again]
             return [
                 change
                 for mark in until
@@ -181,6 +186,8 @@ class Workspace(Running):
         findings = list(self.journal.check())
         if not findings:
             findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self.history.breaches]
+        if not findings:
+            findings += disagreements(self.ledger.refresh, self.outbox)
         if (self.state / "packs").exists():
             findings += self.store.check(deep=deep, progress=self._progress)
         if deep and not findings:

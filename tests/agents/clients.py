@@ -18,9 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.world.picture import Picture
+
 from . import installing, scripted_model
 
-TIME_S_MAX = 300.0
+TIME_S_MAX = 120.0
 
 
 @cache
@@ -48,6 +50,10 @@ class Model:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def seen(self, scene: str, turn: int) -> Picture:
+        """How the world was before a turn of a scene, if the model was to look at it."""
+        return scripted_model.seen(self.log, scene, turn)
+
     def requests(self) -> list[dict[str, Any]]:
         """What the clients asked for."""
         lines = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else ()
@@ -55,14 +61,27 @@ class Model:
 
 
 @contextmanager
-def model(folder: Path, script: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Model]:
-    """A model that plays this script, with its files in `folder`."""
+def model(
+    folder: Path, script: Mapping[str, Sequence[Mapping[str, Any]]], watched: Path | None = None
+) -> Iterator[Model]:
+    """A model that plays this script, with its files in `folder`. It takes pictures of what is `watched`."""
     written, log = folder / "script.json", folder / "requests.jsonl"
     written.write_text(json.dumps(script), encoding="utf-8")
     alone = isolation()
-    program = [sys.executable, "-I", str(scripted_model.__file__), str(written), str(log)]
+    program = [
+        sys.executable,
+        "-P",
+        "-m",
+        scripted_model.__name__,
+        str(written),
+        str(log),
+        str(watched or ""),
+    ]
     with subprocess.Popen(
-        [*alone, *program, *(["alone"] if alone else [])], stdout=subprocess.PIPE, text=True
+        [*alone, *program, *(["alone"] if alone else [])],
+        env=os.environ | {"PYTHONPATH": str(installing.ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
     ) as server:
         try:
             assert server.stdout is not None
@@ -129,8 +148,8 @@ class Desk:
 Client = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def claude_code(model: Model, desk: Desk, prompt: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Claude Code answers one prompt. `--resume SESSION` goes on with an earlier session."""
+def claude_program(model: Model) -> tuple[list[str], dict[str, str]]:
+    """How Claude Code is started, and what has to be in its environment."""
     program = installing.wheel_clients() / "claude_agent_sdk/_bundled/claude"
     env = {
         "ANTHROPIC_BASE_URL": model.url,
@@ -139,8 +158,15 @@ def claude_code(model: Model, desk: Desk, prompt: str, *options: str) -> subproc
         "DISABLE_TELEMETRY": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
-    tools = ("--allowedTools", "Write,Edit,Read,Bash,Task,Agent,NotebookEdit,MultiEdit")
-    return desk.run(model, [str(program), "-p", prompt, "--output-format", "json", *tools, *options], env)
+    return [str(program), "--allowedTools", "Write,Edit,Read,Bash,Task,Agent,NotebookEdit,MultiEdit"], env
+
+
+def claude_code(
+    model: Model, desk: Desk, prompt: str, *options: str, under: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Claude Code answers one prompt, perhaps under another command. `--resume SESSION` goes on with a session."""
+    program, env = claude_program(model)
+    return desk.run(model, [*under, *program, "-p", prompt, "--output-format", "json", *options], env)
 
 
 CODEX_SETTINGS = """\

@@ -11,6 +11,8 @@ and how often the scene was over. Nothing is remembered here, so a client may as
 A turn may also have "after", a file that has to be there before the answer is given: this puts things that happen at
 once into an order. A tool may have a "namespace" or be "custom", as Codex needs for some. `@session@` inside a turn
 becomes the number of the last background session that the client told of.
+
+Before each answer it may look at the project, so that there is a picture of the world between any two calls.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from __future__ import annotations
 import fcntl
 import gzip
 import json
+import os
+import pickle
 import re
 import socket
 import struct
@@ -28,6 +32,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.world.picture import Picture, picture
 
 SCENE = re.compile(r"\[scene ([\w-]+)\]")
 SESSION = re.compile(r"session ID (\d+)")
@@ -256,6 +262,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     script_file: Path
     log_file: Path
+    watched: str
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name is the base class's
         """Standard error stays quiet; requests are in the log."""
@@ -276,7 +283,9 @@ class Handler(BaseHTTPRequestHandler):
                 script = json.loads(self._script(body))
                 # A request without tools is a side question, such as one for a title.
                 said = conversation(body) if body.get("tools") else ()
-                whole, events = answer(next_turn(script, said), body)
+                turn = next_turn(script, said)
+                self._look(turn)
+                whole, events = answer(turn, body)
                 if body.get("stream") or "streamGenerate" in path:
                     return self._stream(events, ends="[DONE]" if answer is chat_answer else "")
                 return self._answer(whole)
@@ -286,6 +295,14 @@ class Handler(BaseHTTPRequestHandler):
         text = self.script_file.read_text(encoding="utf-8")
         sessions = SESSION.findall(json.dumps(body.get("input", ""))) if "@session@" in text else ()
         return text.replace('"@session@"', sessions[-1]) if sessions else text
+
+    def _look(self, turn: Turn) -> None:
+        """Keep how the world is before this turn. Where it is asked for again, the first look counts."""
+        kept = picture_file(self.log_file, turn.scene, turn.number)
+        if self.watched and not kept.exists():
+            fresh = kept.with_suffix(f".{time.monotonic_ns()}")
+            fresh.write_bytes(pickle.dumps(picture(os.fsencode(self.watched))))
+            fresh.rename(kept)
 
     def _body(self) -> Body:
         if self.headers.get("transfer-encoding") == "chunked":
@@ -335,10 +352,20 @@ def raise_loopback() -> None:
         fcntl.ioctl(any_socket, set_, struct.pack("16sH14s", b"lo", flags | up, b""))
 
 
-def main(script: str, log: str, *alone: str) -> None:
+def picture_file(log: Path, scene: str, turn: int) -> Path:
+    return log.with_name(f"{scene}-{turn}.picture")
+
+
+def seen(log: Path, scene: str, turn: int) -> Picture:
+    """How the world was when the model had to say this turn of a scene: a picture that our own process took."""
+    found: Picture = pickle.loads(picture_file(log, scene, turn).read_bytes())
+    return found
+
+
+def main(script: str, log: str, watched: str, *alone: str) -> None:
     if alone:
         raise_loopback()
-    Handler.script_file, Handler.log_file = Path(script), Path(log)
+    Handler.script_file, Handler.log_file, Handler.watched = Path(script), Path(log), watched
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     sys.stdout.write(f"{server.server_address[1]}\n")
     sys.stdout.flush()

@@ -159,6 +159,18 @@ def test_ends_that_come_late_or_without_a_beginning_change_nothing(desk: Path, t
     assert (desk / "late").exists() and not (desk / "a").exists()
 
 
+def test_a_call_without_an_id_that_is_told_twice_is_one(desk: Path, tb: Workspace) -> None:
+    client = Agent("gemini", desk)
+    client.prompt("go")
+    for _ in range(2):
+        client.shell("make", "")
+    (desk / "made").write_text("x\n")
+    client.ran("make", "")
+    assert len(tb.history.actions) == 1 and not tb.history.open_actions()
+    client.shell("make", "")
+    assert len(tb.history.actions) == 2, "the same once more is another call"
+
+
 def test_a_subagent_with_a_session_of_its_own_works_for_the_one_that_started_it(
     desk: Path, tb: Workspace
 ) -> None:
@@ -180,3 +192,28 @@ def test_a_subagent_with_a_session_of_its_own_works_for_the_one_that_started_it(
     assert not (desk / "by-child").exists()
     child.write("by-child", "x\n")
     assert tb.undo(agent="child-1").verdict == "clean"
+
+
+def test_a_call_that_was_refused_in_the_client_is_over_when_the_human_says_so(
+    desk: Path, tb: Workspace
+) -> None:
+    """No hook tells of a no that was typed into the client before the agent goes on."""
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.write("a", "a\n")
+    client.shell("rm app.py", "c1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("takeback.engine.waiting.BUSY_WAIT_S", 0.1)
+        with pytest.raises(RunBusy) as busy:
+            tb.undo()
+    run = tb.history.open_actions()[0].stream
+    assert f"takeback resume {run}" in busy.value.hint
+    assert tb.resume(run) == []
+    assert tb.undo().verdict == "clean"
+    assert not (desk / "a").exists() and (desk / "app.py").exists()
+    # The agent goes on, in another run, and hears of it.
+    client.write("b", "b\n")
+    assert client.prompt("what now?", "p2").stdout.count(b"took back") == 0, (
+        "it was told with the call before"
+    )
+    assert tb.undo().verdict == "clean"

@@ -62,7 +62,7 @@ def test_codex_tells_what_is_recorded(tmp_path: Path) -> None:
     assert files["broken.txt"] == "broken\n"
 
 
-@pytest.mark.sweep  # they are slow to start; test_protected.py has them in every run
+@pytest.mark.sweep  # they are slow to start; test_e2e_npm.py has them in every run
 @pytest.mark.parametrize("agent", ["gemini", "opencode"])
 def test_clients_from_npm_tell_what_is_recorded(agent: str, tmp_path: Path) -> None:
     files = check(agent, tmp_path)

@@ -16,6 +16,7 @@ import pytest
 from takeback.agents import settings
 from takeback.agents.doctor import trust
 from takeback.agents.settings import apply
+from takeback.daemon.command import hook_command
 from tests.cli.processes import bound, wait_for
 from tests.world.cli import Result, Workspace, environment
 
@@ -139,10 +140,26 @@ def test_settings_that_lack_something(desk: Desk) -> None:
         in found(desk.doctor(code=3))["hooks"]
     )
     desk.do("install", "claude-code")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"disableAllHooks": True}))
-    assert "run no hooks" in found(desk.doctor(code=3))["hooks"]
-    path.write_text("{")
+    own = desk.user / ".claude/settings.json"
+    own.parent.mkdir()
+    own.write_text('{"disableAllHooks": true}')
+    assert f"{own} tells the agent to run no hooks" in found(desk.doctor(code=3))["hooks"]
+    own.unlink()
+    path.write_text("// mine\n" + settings.install("claude-code", "", "takeback-hook claude-code"))
+    assert "comments, and the agent ignores" in found(desk.doctor(code=4))["hooks"]
+    path.write_text("{ takeback")
     assert "not valid JSON at line 1" in found(desk.doctor(code=3))["hooks"]
+
+
+def test_settings_of_others_that_are_broken_do_not_hide_that_all_is_well(desk: Desk) -> None:
+    own = desk.user / ".claude/settings.json"
+    own.parent.mkdir()
+    own.write_text("{")
+    assert "no agent is protected" in found(desk.doctor(code=3))["agents"]
+    desk.do("install", "claude-code")
+    report = desk.doctor("claude-code")
+    assert f"{own}: not valid JSON at line 1" in found(report, "warning")["hooks"]
+    assert "taken back" in found(report, "ok")["trial"]
 
 
 def test_what_else_runs_is_told(desk: Desk) -> None:
@@ -154,6 +171,19 @@ def test_what_else_runs_is_told(desk: Desk) -> None:
     report = desk.doctor("cursor")
     assert "say done" in found(report, "ok")["others"]
     assert "more than once" in found(report, "warning")["hooks"]
+
+
+def test_a_plugin_is_seen_and_tried(desk: Desk, tmp_path: Path) -> None:
+    own = desk.user / ".claude/settings.json"
+    own.parent.mkdir()
+    own.write_text('{"enabledPlugins": {"takeback@takeback": true}}')
+    assert "takeback-hook on the PATH" in found(desk.doctor(code=4))["trial"]
+    program = tmp_path / "bin/takeback-hook"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexec {hook_command('claude-code')}\n")
+    program.chmod(0o755)
+    report = desk.doctor(env={"PATH": f"{program.parent}:{os.defpath}"})
+    assert found(report, "ok")["hooks"].startswith("complete in the plugin")
 
 
 def test_hooks_that_an_action_took_out(desk: Desk) -> None:

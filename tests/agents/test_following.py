@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from takeback.agents.settings import apply
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Run, Step
 from takeback.workspace import Workspace
@@ -167,3 +169,25 @@ def test_the_transcript_and_the_calls_own_ids_are_recorded(desk: Path, tb: Works
     assert list(run.keys) == ["call-1"]
     entry = json.loads(World(desk, tb.state.parent.parent).run("show", run.actions[0], "--json").stdout)
     assert (entry["call"], entry["step"]) == ("call-1", steps(tb)[0].id)
+
+
+def test_the_report_of_one_call_names_its_prompt(desk: Path, tb: Workspace) -> None:
+    client = Agent("codex", desk)
+    client.prompt("tidy up", "t1")
+    client.write("a", "a\n")
+    client.write("b", "b\n")
+    said = World(desk, tb.state.parent.parent).run("undo").stdout
+    assert f"All that its prompt did (tidy up):  takeback undo {steps(tb)[0].id}" in said
+
+
+def test_a_call_that_takes_out_the_hooks_is_told_to_the_human_at_once(desk: Path, tb: Workspace) -> None:
+    place = apply.place("claude-code", project=desk, home=desk, user=False)
+    apply.installing("claude-code", place, "takeback-hook claude-code").make()
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.write("a", "a\n")
+    client.shell("rm -r .claude", "c1")
+    shutil.rmtree(desk / ".claude")
+    said = json.loads(client.ran("rm -r .claude", "c1").stdout)["systemMessage"]
+    assert "the hooks of Claude Code" in said and "taken out" in said
+    client.write("b", "b\n")

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from takeback.agents import settings
+from takeback.cli.app import app
 from takeback.daemon.command import hook_command
 from tests.cli.inside import Inside
 from tests.cli.processes import bound
@@ -68,6 +70,25 @@ def test_in_with_one_command_and_out_without_a_trace(agent: str, desk: Desk) -> 
     assert desk.do("uninstall", agent, "--json").json["changed"] == []
     after = picture(os.fsencode(desk.root))
     assert {name for name in before | after if before.get(name) != after.get(name)} <= {b"."}  # its time
+
+
+def test_below_the_top_of_a_project_it_is_said_where_to_start(desk: Desk) -> None:
+    desk.do("init", "--no-agents-file")
+    (desk.root / "src").mkdir()
+    assert "in that folder" not in desk.do("install", "cursor").stdout
+    done = desk.do("install", "codex", "-C", "src")
+    assert f"under protection in {desk.root}.\nStart Codex in that folder" in done.stdout
+    assert desk.settings("codex").exists()
+
+
+def test_the_shell_completes_agents() -> None:
+    offered = ShellComplete(app, {}, "takeback", "_TAKEBACK_COMPLETE")
+    for command in ("install", "uninstall", "doctor"):
+        assert [item.value for item in offered.get_completions([command], "c")] == [
+            "claude-code",
+            "codex",
+            "cursor",
+        ]
 
 
 def test_what_is_said(desk: Desk) -> None:
@@ -128,7 +149,14 @@ def test_hooks_that_stand_in_the_shared_settings_are_not_doubled(desk: Desk) -> 
 
 
 @pytest.mark.parametrize(
-    "text, why", [("{ not json", "line 1"), ('{"hooks": []}', "no object"), ("[]", "no JSON object")]
+    "text, why",
+    [
+        ('// mine\n{"version": 1}\n', "comments"),
+        ('{"version": 1,}\n', "a comma before"),
+        ("{ not json", "line 1"),
+        ('{"hooks": []}', "no object"),
+        ("[]", "no JSON object"),
+    ],
 )
 def test_settings_that_cannot_be_read_are_left_alone(text: str, why: str, desk: Desk) -> None:
     path = desk.settings("cursor")

@@ -7,12 +7,14 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from takeback._version import __version__
 from takeback.agents import settings
+from takeback.daemon import control
 from takeback.daemon.command import hook_command
 from tests.house.repository import ROOT
 from tests.world.cli import Workspace
@@ -40,17 +42,20 @@ def programs(folder: Path) -> Path:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> clients.Desk:
+def desk(tmp_path: Path) -> Iterator[clients.Desk]:
     made = clients.Desk.at(tmp_path)
     (made.project / "app.py").write_text("print('one')\n")
     path = f"{programs(tmp_path)}:{os.environ.get('PATH', os.defpath)}"
     made.more.update({"TAKEBACK_HOME": str(tmp_path / "state"), "PATH": path})
-    return made
+    yield made
+    control.stop(tmp_path / "state")
 
 
 def script(desk: clients.Desk) -> dict[str, list[dict[str, object]]]:
     write = tool("Write", file_path=str(desk.project / "notes.md"), content="plan\n")
-    return {"work": [turn(write), turn(tool("Bash", command="rm app.py", description="work"))]}
+    removal = tool("Bash", command="rm app.py", description="work")
+    escape = tool("Bash", command="takeback uninstall claude-code", description="be free")
+    return {"work": [turn(write), turn(removal)], "escape": [turn(escape)]}
 
 
 def calls(world: Workspace) -> list[str]:
@@ -107,7 +112,9 @@ def test_with_plugin_and_settings_each_call_is_recorded_once_and_taken_back_from
     world = Workspace(desk.project, tmp_path / "state")
     world.do("install", "claude-code")
     with clients.model(tmp_path, script(desk)) as model:
-        begun = clients.claude_code(model, desk, "[scene work] go", "--plugin-dir", str(PLUGIN))
+        # The report of the undo names the prompt, by its first words: the model must not find the scene there.
+        prompt = f"{'Tidy up, please, and leave alone what is not yours. ' * 2}[scene work]"
+        begun = clients.claude_code(model, desk, prompt, "--plugin-dir", str(PLUGIN))
         assert not (desk.project / "app.py").exists()
         assert calls(world) == ["Write", "Bash"]
         session = json.loads(begun.stdout)["session_id"]
@@ -118,6 +125,18 @@ def test_with_plugin_and_settings_each_call_is_recorded_once_and_taken_back_from
     assert (desk.project / "notes.md").exists()
     assert "Took back Bash" in told and "restored   app.py" in told
     assert calls(world)[:2] == ["Write", "Bash"]
+
+
+def test_an_agent_does_not_take_out_its_own_hooks(desk: clients.Desk, tmp_path: Path) -> None:
+    world = Workspace(desk.project, tmp_path / "state")
+    world.do("install", "claude-code")
+    place = desk.project / settings.layout("claude-code").project
+    before = place.read_bytes()
+    with clients.model(tmp_path, script(desk)) as model:
+        clients.claude_code(model, desk, "[scene escape] go")
+        told = json.dumps(model.requests()[-1]["body"]["messages"][-1])
+    assert "only a human takes out the hooks" in told
+    assert place.read_bytes() == before
 
 
 def test_beside_the_hooks_of_ruflo(desk: clients.Desk, tmp_path: Path) -> None:

@@ -51,10 +51,13 @@ def test_a_change_belongs_to_the_innermost_action(world: Workspace) -> None:
     world.agent(f"echo x > before; {inner}; echo x > after", name="outer")
     assert targets(world, "inner") == {"by-inner"}
     assert targets(world, "outer") == {"before", "after"}
-    world.undo(entries(world)["outer"]["id"])
-    assert world.has("by-inner") and not world.has("before") and not world.has("after")
     world.undo(entries(world)["inner"]["id"])
-    assert not world.has("by-inner")
+    assert not world.has("by-inner") and world.has("before") and world.has("after")
+    world.do("redo")
+    assert world.has("by-inner")
+    # The outer one stands for all that happened in it.
+    world.undo(entries(world)["outer"]["id"])
+    assert not world.has("by-inner") and not world.has("before") and not world.has("after")
 
 
 # Two at once

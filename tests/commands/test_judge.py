@@ -105,7 +105,7 @@ def test_paths_that_are_written(line: str, expected: dict[str, str]) -> None:
 def test_a_path_says_whether_it_is_exact_and_whether_it_is_deleted() -> None:
     assert judge("rm a").touched == (Touched("/project/a", Reach.RESTORABLE, deletes=True),)
     assert judge("rm src/*").touched == (
-        Touched("/project/src", Reach.RESTORABLE, exact=False, deletes=True),
+        Touched("/project/src", Reach.RESTORABLE, exact=False, deletes=True, names=""),
     )
     assert judge("git clone u lib").touched == (Touched("/project/lib", Reach.RESTORABLE, exact=False),)
     assert judge("touch a").touched == (Touched("/project/a", Reach.RESTORABLE),)

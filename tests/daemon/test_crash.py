@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from takeback.core.lifecycle import Life
-from takeback.daemon import control, knock
+from takeback.daemon import control, door
 from takeback.opening import open_workspace
 from takeback.storage.registry import Registry
 from takeback.testing import crash
@@ -79,7 +79,7 @@ def killed_at(point: str, nth: int, agent: Agent, world: Workspace) -> None:
     assert picture(os.fsencode(world.root)) == before
 
 
-IMPATIENT = "from takeback.daemon import knock; knock.ANSWER_WAIT_S = 0.5; import sys; sys.exit(knock.main())"
+IMPATIENT = "from takeback.daemon import door; door.ANSWER_WAIT_S = 0.5; import sys; sys.exit(door.main())"
 
 
 def tell_impatiently(agent: Agent, data: bytes) -> subprocess.CompletedProcess[bytes]:
@@ -136,10 +136,10 @@ def test_a_daemon_that_cannot_start_is_done_without(agent: Agent, world: Workspa
 def test_no_answer_is_better_than_half_of_one() -> None:
     whole = b"0 3 2\noutno"
     for end in range(len(whole)):
-        assert knock._read(whole[:end]) is None
-    assert knock._read(whole) == (0, b"out", b"no")
-    assert knock._read(b"garbage\n") is None
+        assert door._read(whole[:end]) is None
+    assert door._read(whole) == (0, b"out", b"no")
+    assert door._read(b"garbage\n") is None
 
 
 def test_a_link_to_nowhere_is_no_home(tmp_path: Path) -> None:
-    assert knock.ask(os.fsencode(tmp_path / "nowhere"), b"x") is None
+    assert door.ask(os.fsencode(tmp_path / "nowhere"), b"x") is None

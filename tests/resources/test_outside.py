@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from takeback.core.codec import text_of
 from takeback.errors import CorruptionError, FormatTooNew
@@ -47,6 +50,12 @@ def test_a_path_is_meant_where_it_really_is(ground: Path) -> None:
     assert places(ground, "work/to-a") == ["other/a"]
     assert places(ground, "work/sub/x", "work") == []
     assert places(ground, Reached(str(ground / "work/x"), really=str(ground / "other/x"))) == ["other/x"]
+
+
+def test_a_home_by_name_is_found(ground: Path) -> None:
+    user = pwd.getpwuid(os.getuid())
+    found = survey(ground, Reached(f"/~{user.pw_name}/.nothing-of-this-name"))
+    assert found.places == (os.path.join(os.path.realpath(user.pw_dir), ".nothing-of-this-name"),)
 
 
 def test_what_is_not_there_begins_at_its_first_missing_name(ground: Path) -> None:
@@ -94,6 +103,22 @@ def test_a_shared_folder_is_said_and_no_reason_to_hold_back(ground: Path) -> Non
     assert found.places == found.missed == () and "which of the files" in found.stated[0]
     assert places(ground, "shared/x") == ["shared/x"]
     assert places(ground, "shared") == ["shared"]
+
+
+def test_a_wildcard_means_what_begins_so(ground: Path) -> None:
+    for name in ("shared/foo-1/deep", "shared/bar"):
+        (ground / name).mkdir(parents=True)
+    (ground / "shared/foo-2").write_text("x")
+    os.symlink("../other/a", ground / "shared/foo-link")
+    (ground / "shared").chmod(0o1777)
+
+    def wild(names: str) -> Reached:
+        return Reached(str(ground / "shared"), somewhere=True, names=names, deletes=True)
+
+    assert places(ground, wild("foo-")) == ["other/a", "shared/foo-1", "shared/foo-2", "shared/foo-link"]
+    assert places(ground, wild("nothing")) == []
+    found = survey(ground, wild(""), limits=Limits(files=2))
+    assert found.places == () and found.missed[0].startswith(f"{ground}/shared/* was not captured: with")
 
 
 def test_a_path_that_is_only_named_is_captured_where_it_is_a_file(ground: Path) -> None:
@@ -160,3 +185,24 @@ def test_a_view_covers_places_with_all_below_and_paths_by_themselves() -> None:
         if here.covers(path)
     ]
     assert list(map(text_of, covered)) == ["/a/b", "/a/b/c/d", "/c/d"]
+
+
+PATHS = st.lists(st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=1, max_size=4), max_size=6)
+
+
+@given(PATHS, PATHS, st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=1, max_size=5))
+def test_every_path_in_view_is_seen_from_one_folder(
+    places: list[list[bytes]], paths: list[list[bytes]], asked: list[bytes]
+) -> None:
+    """And what is not in view is not seen, but for folders that lead there."""
+    here = View(*(frozenset(b"/" + b"/".join(one) for one in some) for some in (places, paths)))
+    path = b"/" + b"/".join(asked)
+    shown = [s for s in here.scopes() if (inner := s.inner(path)) and not s.excluded(())(inner)]
+    leads_there = any(other.startswith(path + b"/") for other in here.paths | here.places)
+    if here.covers(path):
+        assert (
+            len([s for s in shown if s.inner(path) in s.paths or s.inner(path).split(b"/")[0] in s.places])
+            == 1
+        )
+    else:
+        assert not shown or leads_there

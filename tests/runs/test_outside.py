@@ -178,3 +178,17 @@ def test_secrets_stay_out_of_the_journal(scene: Scene, beside: Path) -> None:
     action.end("")
     bodies = b"".join(path.read_bytes() for path in scene.tb.state.glob("journal.db*"))
     assert b"sk-abcdefghijklmnopqrstuvwx1234" not in bodies and str(beside / X).encode() in bodies
+
+
+def test_a_checkpoint_while_a_path_is_in_view(scene: Scene, beside: Path) -> None:
+    session = scene.tb.session("agent", key="one")
+    action = begun(session, f"echo new > ../{X}", "c1")
+    checkpoint = scene.tb.save("in between")
+    (beside / X).write_text("new")
+    action.end("")
+    report = scene.tb.restore(checkpoint)
+    assert [(str(item.target), item.did) for item in report.items] == [(str(beside / X), "kept")]
+    assert (beside / X).read_text() == "new"
+    assert [str(change.target) for change in scene.tb.diff(checkpoint)] == [str(beside / X)]
+    scene.tb.undo(action.id)
+    assert (beside / X).read_text() == "old" and not scene.tb.diff(checkpoint)

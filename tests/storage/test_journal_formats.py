@@ -11,6 +11,7 @@ import pytest
 from takeback.core.codec import digest
 from takeback.core.events import CheckpointTaken, RunBegan, StepBegan
 from takeback.core.history import History
+from takeback.core.intents import State
 from takeback.core.lifecycle import Life
 from takeback.errors import CorruptionError, FormatTooNew
 from takeback.storage import sqlite_file
@@ -50,6 +51,14 @@ def test_each_format_is_read_folded_and_verified(version: int, tmp_path: Path) -
     journal.append([RunBegan("after")], stream="", key="after")
     assert list(journal.check()) == []
     journal.close()
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_the_outbox_of_each_format_is_that_of_its_events(version: int, tmp_path: Path) -> None:
+    journal = SqliteJournal(copy_of(version, tmp_path))
+    states = {queued.id: queued.state for queued in journal.outbox.page()}
+    journal.close()
+    assert states == ({"i16": State.DELIVERED} if version >= 3 else {})
 
 
 @pytest.mark.parametrize("version", FORMATS)
@@ -115,7 +124,7 @@ def test_a_newer_format_is_refused_untouched(tmp_path: Path) -> None:
     db.execute("PRAGMA user_version = 99")
     db.close()
     before = snapshot(tmp_path)
-    with pytest.raises(FormatTooNew, match="format 99; this program reads up to 2"):
+    with pytest.raises(FormatTooNew, match="format 99; this program reads up to 3"):
         SqliteJournal(path)
     assert snapshot(tmp_path) == before
 

@@ -18,6 +18,7 @@ from .picture import Picture, differences, picture
 
 AGENT = "rm -rf ../other/deep && echo more >> ../other/a.txt && mkdir ../other/new && echo x > ../other/new/x"
 RUN = ("run", "--", "sh", "-c", AGENT)
+VICTIMS = ("other", "other/deep")
 
 
 class Scene:
@@ -47,19 +48,19 @@ class Scene:
         }
 
 
-def chosen(passed: list[str]) -> list[int]:
-    """The first passage of each named place; with --all every passage."""
-    if os.environ.get("TAKEBACK_TEST_ALL"):
+def chosen(passed: list[str], *, every: bool) -> list[int]:
+    """The first passage of each named place, or every passage."""
+    if every:
         return list(range(1, len(passed) + 1))
     return sorted(passed.index(name) + 1 for name in set(passed))
 
 
-def test_an_undo_that_is_killed_is_finished_by_the_next_command(tmp_path: Path) -> None:
+def kill_the_undo(tmp_path: Path, *, every: bool) -> None:
     dry = Scene(tmp_path / "dry")
     assert dry.run(*RUN) == 0
     passed = dry.places("undo")
     assert {"outside-marked", "restore-swapped", "rollback-recorded"} <= set(passed)
-    for place in chosen(passed):
+    for place in chosen(passed, every=every):
         scene = Scene(tmp_path / str(place))
         before = scene.look()
         assert scene.run(*RUN) == 0
@@ -75,11 +76,11 @@ def test_an_undo_that_is_killed_is_finished_by_the_next_command(tmp_path: Path) 
         assert scene.run("verify", "--deep") == 0
 
 
-def test_a_command_whose_guard_is_killed_is_settled_by_looking(tmp_path: Path) -> None:
+def kill_the_guard(tmp_path: Path, *, every: bool) -> None:
     dry = Scene(tmp_path / "dry")
     passed = dry.places(*RUN)
     assert "outside-marked" in passed
-    for place in chosen(passed):
+    for place in chosen(passed, every=every):
         scene = Scene(tmp_path / str(place))
         before = scene.look()
         assert scene.kill(place, *RUN)
@@ -90,6 +91,21 @@ def test_a_command_whose_guard_is_killed_is_settled_by_looking(tmp_path: Path) -
             code = scene.run("undo", "--on-conflict", "overwrite")
         assert code == 0, passed[place - 1]
         assert differences(before, scene.look()) == [], (passed[place - 1], began)
+
+
+def test_an_undo_that_is_killed_is_finished_by_the_next_command(tmp_path: Path) -> None:
+    kill_the_undo(tmp_path, every=False)
+
+
+def test_a_command_whose_guard_is_killed_is_settled_by_looking(tmp_path: Path) -> None:
+    kill_the_guard(tmp_path, every=False)
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kill", [kill_the_undo, kill_the_guard])
+def test_killed_at_every_passage(tmp_path: Path, kill: Callable[..., None]) -> None:
+    kill(tmp_path, every=True)
 
 
 @contextmanager
@@ -109,8 +125,7 @@ def struck(wanted: int, strike: Callable[[], None]) -> Iterator[list[str]]:
         faults.set_hook(before)
 
 
-@pytest.mark.parametrize("victim", ["other", "other/deep"])
-def test_a_link_planted_while_it_is_taken_back_leads_nowhere(tmp_path: Path, victim: str) -> None:
+def plant_a_link(tmp_path: Path, victim: str, stride: int) -> None:
     place, passed = 1, ["", ""]
     while len(passed) >= place:
         folder = tmp_path / str(place)
@@ -132,5 +147,17 @@ def test_a_link_planted_while_it_is_taken_back_leads_nowhere(tmp_path: Path, vic
             except takeback.TakebackError:
                 pass  # it may well refuse, or report what it could not do
         assert differences(before, picture(bytes(precious))) == [], passed[place - 1 :][:1]
-        place += 1 if os.environ.get("TAKEBACK_TEST_ALL") else 9
+        place += stride
     assert place > 2
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_a_link_planted_while_it_is_taken_back_leads_nowhere(tmp_path: Path, victim: str) -> None:
+    plant_a_link(tmp_path, victim, stride=9)
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_a_link_planted_anywhere_leads_nowhere(tmp_path: Path, victim: str) -> None:
+    plant_a_link(tmp_path, victim, stride=1)

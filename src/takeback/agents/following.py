@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from takeback import workspace
-from takeback.agents import telling
+from takeback.agents import tampering, telling
 from takeback.agents.dialects import dialect
 from takeback.agents.event import Decision, Do, Event, Kind
 from takeback.core.lifecycle import Life
@@ -76,8 +76,8 @@ class Following:
         if event.kind is Kind.GATE:
             return self._gate(event)
         if event.kind in (Kind.END, Kind.FAILED) or (event.kind is Kind.NOTICE and event.call):
-            self._end(event)
-        elif event.kind is Kind.STOP:
+            return Decision(warning=self._end(event))
+        if event.kind is Kind.STOP:
             self._close(event)
             if event.quiet:
                 self._end_background(event)
@@ -139,7 +139,8 @@ class Following:
         asked = any(ASKED in action.ref.split() for action in self._open(self._session(event), event))
         return Decision(do=Do.ASK, reason=HELD) if asked else Decision()
 
-    def _end(self, event: Event) -> None:
+    def _end(self, event: Event) -> str:
+        """The end of a call; gives what the human has to know of it at once."""
         for action in self._alike(self._session(event), event):
             if action.ended or (action.lives_on and event.kind is not Kind.NOTICE):
                 continue
@@ -148,7 +149,8 @@ class Following:
             else:
                 failed = event.kind is Kind.FAILED
                 action.end(error=(_short(event.error) or "it failed") if failed or event.error else None)
-            return
+            return "\n".join(w for w in tampering.warnings(self._workspace) if f" by {action.id}:" in w)
+        return ""
 
     def _close(self, event: Event) -> None:
         """Nothing of this agent is at work any more, except in the background."""
@@ -175,9 +177,12 @@ class Following:
                 yield session.action(_key_of(recorded))
 
     def _call_id(self, session: Session, event: Event) -> str:
-        """The id of a call that begins. Calls that are alike and have none are numbered."""
-        known = len(list(self._alike(session, event))) if event.call_is_alike else 0
-        return f"{event.call}-{known + 1}" if event.call_is_alike else event.call
+        """The id of a call that begins. Those that have none are numbered; while one like it is open, it is that."""
+        if not event.call_is_alike:
+            return event.call
+        known = list(self._alike(session, event))
+        opened = next((action for action in known if not action.ended and not action.lives_on), None)
+        return opened.call_id if opened else f"{event.call}-{len(known) + 1}"
 
     def _alike(self, session: Session, event: Event) -> Iterator[Action]:
         """The call that an event is about; where it has no id, all that are alike, oldest first."""

@@ -16,9 +16,9 @@ from takeback.errors import TakebackError
 from takeback.workspace import Workspace
 
 
-def warnings(workspace: Workspace) -> list[str]:
-    """What actions did to hooks of ours, in words; nothing where a human wrote them last."""
-    return list(_found(workspace))
+def warnings(workspace: Workspace, by: str = "") -> list[str]:
+    """What actions, or this one, did to hooks of ours, in words; nothing where a human wrote them last."""
+    return [said for action, said in _found(workspace) if by in ("", action)]
 
 
 def accept(workspace: Workspace, agent: str) -> None:
@@ -27,17 +27,18 @@ def accept(workspace: Workspace, agent: str) -> None:
         workspace.accept(Target("files", name))
 
 
-def _found(workspace: Workspace) -> Iterator[str]:
+def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
     for agent, client in CLIENTS.items():
         of = settings.layout(agent)
         for name in of.in_project if agent == of.agent else ():  # ruflo's are Claude Code's
             entry = workspace.history.untrusted_since(Target("files", name))
             if entry and (did := _done(workspace, agent, name, entry.change.before)):
                 undo = f"takeback undo {entry.action}"
-                yield (
+                said = (
                     f"the hooks of {client.title} in {name} were {did} by {entry.action}: `{undo}` brings them "
                     f"back; `takeback install {agent}` keeps what is there and adds what is missing"
                 )
+                yield entry.action, said
 
 
 def _done(workspace: Workspace, agent: str, name: str, version: Version) -> str:

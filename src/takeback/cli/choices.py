@@ -33,3 +33,14 @@ def agents(ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[
     from takeback.cli.completing import offered_agents
 
     return offered_agents(ctx, begun)
+
+
+def clients(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+    """Let the shell complete the coding agents that can be protected."""
+    from click.shell_completion import CompletionItem
+
+    from takeback.agents.presence import CLIENTS
+
+    return [
+        CompletionItem(name, help=client.title) for name, client in CLIENTS.items() if name.startswith(begun)
+    ]

@@ -73,7 +73,9 @@ def _on_the_outside(began: object) -> list[str]:
     if began.outside:
         more = f" and {len(began.outside) - 1} more" if len(began.outside) > 1 else ""
         lines.append(f"  captured outside the workspace: {shortened(began.outside[0], 120)}{more}")
-    return lines + [f"  not recorded: {shortened(text, 160)}" for text in began.uncaptured[:MISSED_SHOWN]]
+    stated = [text for mark in began.marks if mark.resource == OUTSIDE for text in mark.stated]
+    missed = [*began.uncaptured, *stated]
+    return lines + [f"  not recorded: {shortened(text, 160)}" for text in missed[:MISSED_SHOWN]]
 
 
 def summary_data(workspace: Workspace, action: Action, child: Child, report: RollbackReport | None) -> str:

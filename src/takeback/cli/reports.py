@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +12,14 @@ from takeback.cli.session import Session, ago, paint, plural, shortened
 from takeback.core.events import Did
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
-from takeback.core.subjects import Run
+from takeback.core.subjects import Run, Step
 from takeback.engine.foreseeing import leaves_something
 from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
+
+if TYPE_CHECKING:
+    from takeback.agents.conversation import Fork
 
 NAMES_SHOWN = 8
 BY_HAND = "; by hand: "
@@ -30,27 +34,44 @@ _CHOICES = {
     "merge": "merge",
     "overwrite": "put the old version over yours",
 }
-_WOULD_DO = {"restored": "restore", "removed": "remove", "merged": "merge", "kept": "keep"}
+_WOULD_DO = {
+    "restored": "restore",
+    "removed": "remove",
+    "merged": "merge",
+    "kept": "keep",
+    "cancelled": "cancel",
+}
 
 
 def answer(
-    session: Session, workspace: Workspace, do: Callable[[], RollbackReport], *, last: bool = False
+    session: Session,
+    workspace: Workspace,
+    do: Callable[[], RollbackReport],
+    *,
+    last: bool = False,
+    forking: bool = False,
 ) -> int:
-    """Do a rollback, print what came of it, and return the exit code. `last`: nobody said what is to be undone."""
+    """Do a rollback, print what came of it, and return the exit code.
+
+    `last`: nobody said what is to be undone. `forking`: conversations are to go on from before it.
+    """
     try:
         report = do()
     except ConflictError as error:
         return _print_stopped(session, error, workspace.history)
     except RollbackIncomplete as error:
         report = error.report
-    return print_report(session, workspace.history, report, last=last)
+    return print_report(session, workspace.history, report, last=last, forking=forking)
 
 
-def print_report(session: Session, history: History, report: RollbackReport, *, last: bool = False) -> int:
+def print_report(
+    session: Session, history: History, report: RollbackReport, *, last: bool = False, forking: bool = False
+) -> int:
     """Print a report and return the exit code that goes with it."""
     run = _only_a_part(history, report) if last else None
+    talks = _conversations(history, report)
     if session.json:
-        more = {"part_of": run.id} if run else {}
+        more = ({"part_of": run.id} if run else {}) | _talks_data(talks, forking=forking)
         session.data(report.data() | more | {"stays": _staying(history, report)})
         return _code(report)
     if report.finished_earlier:
@@ -70,6 +91,26 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
         session.line(f"Brought back nothing: {called} had kept everything. It can be taken back again.")
         return _code(report)
     session.line(f"{titles[report.kind]} {nothing}{what}")
+    _print_items(session, history, report)
+    if run:
+        _print_part(session, history, report, run)
+    _print_close(session, report)
+    for talk in (talk for talk in talks if talk.exact or forking):
+        since = "from before it" if talk.exact else "with all that was said"
+        new = f"claude --resume {talk.make()}" if forking else str(talk)
+        session.line(f"The conversation {since}, in a copy:  {new}")
+    return _code(report)
+
+
+def _talks_data(talks: list[Fork], *, forking: bool) -> dict[str, object]:
+    if not talks:
+        return {}
+    made = [talk.make() if forking else None for talk in talks]
+    return {"conversations": [t.data() | {"forked": new} for t, new in zip(talks, made, strict=True)]}
+
+
+def _print_items(session: Session, history: History, report: RollbackReport) -> None:
+    """What became of each target, and what no undo reaches."""
     if not report.grouped():
         session.line("  everything was as before already")
     for did, lines in _groups(report):
@@ -77,12 +118,15 @@ def print_report(session: Session, history: History, report: RollbackReport, *, 
             session.line(f"  {paint(head.ljust(10), bold=True)} {line}")
     for name in _staying(history, report):
         session.line(f"  {paint('stays'.ljust(10), bold=True)} what {name} did outside the workspace")
-    if run:
-        part = "would be" if report.preview else "was"
-        name = shortened(run.began.name, 40)
-        session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
-    _print_close(session, report)
-    return _code(report)
+
+
+def _print_part(session: Session, history: History, report: RollbackReport, run: Run) -> None:
+    """That there is more of the same run, and how all of it is taken back."""
+    part = "would be" if report.preview else "was"
+    name = shortened(run.began.name, 40)
+    session.line(f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}")
+    if step := _prompt_of(history, report):
+        session.line(f"All that its prompt did ({shortened(step.name, 40)}):  takeback undo {step.id}")
 
 
 def _all_kept(history: History, report: RollbackReport) -> bool:
@@ -91,12 +135,29 @@ def _all_kept(history: History, report: RollbackReport) -> bool:
     return all(item.did is Did.KEPT for rollback in rollbacks for item in rollback.items)
 
 
+def _conversations(history: History, report: RollbackReport) -> list[Fork]:
+    """How the agents' conversations can go on from before what was taken back."""
+    from takeback.agents.conversation import forks
+
+    if report.kind != "undo" or report.preview or not report.achieved:
+        return []
+    return forks(history, report.of)
+
+
 def _only_a_part(history: History, report: RollbackReport) -> Run | None:
     """The run of which an action was taken back that did more than that, and did not mean only that."""
     action = history.actions.get(report.of[0]) if len(report.of) == 1 else None
     run = history.runs.get(action.stream) if action and report.kind == "undo" else None
     others = [id for id in run.actions if id not in report.of] if run else []
     return run if any(history.live(id) for id in others) else None
+
+
+def _prompt_of(history: History, report: RollbackReport) -> Step | None:
+    """The prompt for which the one action of a report was done."""
+    action = history.actions[report.of[0]]
+    run = history.runs.get(action.stream)
+    step = run.steps.get(getattr(action.began, "step", "")) if run else None
+    return step if step and not step.body else None
 
 
 def _staying(history: History, report: RollbackReport) -> list[str]:

@@ -13,9 +13,10 @@ from takeback.cli.session import iso, plural, shortened
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import History
-from takeback.core.lifecycle import Life
+from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import actions_of
-from takeback.core.subjects import SETTLING, Action, Checkpoint, Run, Step
+from takeback.core.subjects import Action, Checkpoint, Run, Step
+from takeback.core.values import view
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
 from takeback.engine.wording import call_text, named
@@ -30,11 +31,13 @@ NOUNS = {
     "postgres": ("database", "databases"),
     "memory": ("value", "values"),
     "calls": ("call", "calls"),
+    "outbox": ("intent", "intents"),
 }
 
 
 _FOLLOWS = re.compile(MINOR)
 
+_SUBJECTS = ("command", "file_path", "notebook_path", "filePath", "target_file", "path")
 _ENDINGS = {
     Life.OPEN: "unfinished",
     Life.BACKGROUND: "still running",
@@ -98,8 +101,20 @@ def _named(history: History, action: Action) -> str:
     if isinstance(began, RollbackBegan):
         return f"{began.kind.value} {named(history, began.of)}"
     if isinstance(began, ActionBegan) and began.key:
-        return call_text(action.name, began.arguments, 50)
+        subject = _subject(history, action, began)
+        return f"{action.name}({subject})" if subject else call_text(action.name, began.arguments, 50)
     return action.name
+
+
+def _subject(history: History, action: Action, began: ActionBegan) -> str:
+    """The command or the file of an agent's call: what a person knows it by."""
+    run = history.runs.get(action.stream)
+    given = began.arguments.get("kwargs") if isinstance(began.arguments, dict) else None
+    if not run or not run.began.detached or not isinstance(given, dict):
+        return ""
+    found = next((text for name in _SUBJECTS if isinstance(text := given.get(name), str) and text), "")
+    root = history.began.root if history.began else ""
+    return shortened(str(view(found)).removeprefix(f"{root}/"), 50)
 
 
 def what_step(history: History, step: Step) -> str:
@@ -118,8 +133,10 @@ def step_undone(history: History, step: Step) -> str:
 
 
 def what_run(history: History, run: Run) -> str:
-    notes = [_ENDINGS.get(run.life, ""), taken_back(history, run.actions, "taken back")]
-    word = "session" if run.began.detached else "run"
+    word, ending = "run", _ENDINGS.get(run.life, "")
+    if run.began.detached:
+        word, ending = "session", "open" if run.life is Life.OPEN else ending
+    notes = [ending, taken_back(history, run.actions, "taken back")]
     return _noted(f"{word} {shortened(run.began.name, 56)}", notes)
 
 

@@ -55,6 +55,8 @@ class Touched(msgspec.Struct, frozen=True):
     deletes: bool = False
     really: str = ""
     """Where it leads, links followed, where that is another place."""
+    names: str | None = None
+    """Where a wildcard was given: how those names in this folder begin that are meant."""
 
 
 class Judgement(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 def place(ground: Ground, word: str, folder: str | None, *, deletes: bool = False) -> Touched | None:
     """The path that a word means in this folder; None where writing there does nothing."""
-    exact = True
+    exact, names = True, None
     if word.startswith(HERE):
         word = "." + word[1:]
     if word.startswith((HOME, "~/")) or word == "~":
@@ -38,7 +38,8 @@ def place(ground: Ground, word: str, folder: str | None, *, deletes: bool = Fals
         known, rest = word[: cut.start()], word[cut.start() :]
         if cut[0] != WILD or HOLE in rest or HOME in rest or ".." in rest.split("/"):
             return Touched(shown(word), Reach.UNKNOWN, exact=False, deletes=deletes)
-        word, exact = known[: known.rfind("/") + 1] or ".", False
+        folder_end = known.rfind("/") + 1
+        word, names, exact = known[:folder_end] or ".", known[folder_end:], False
     if not word.startswith("/"):
         if folder is None:
             return Touched(shown(word), Reach.UNKNOWN, exact=False, deletes=deletes)
@@ -49,7 +50,8 @@ def place(ground: Ground, word: str, folder: str | None, *, deletes: bool = Fals
     # Not the normal form is followed: behind a link, `..` leads elsewhere than its words say.
     really = path if ground.real is None else normal(ground.real(word))
     reach = _reach(ground, (path, really))
-    return Touched(path, reach, exact=exact, deletes=deletes, really=really if really != path else "")
+    elsewhere = really if really != path else ""
+    return Touched(path, reach, exact=exact, deletes=deletes, really=elsewhere, names=names)
 
 
 def _reach(ground: Ground, places: tuple[str, ...]) -> Reach:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-import msgspec
-
-from takeback.core import ids
+from takeback.core import ids, intents
 from takeback.core.change import Change, Target
+from takeback.core.event_base import Base as _Base
 
 EVENTS_VERSION = 4
 
@@ -56,12 +55,6 @@ class Did(StrEnum):
     CONFLICT = "conflict"
     FAILED = "failed"
     UNVERIFIABLE = "unverifiable"
-
-
-class _Base(
-    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
-):
-    pass
 
 
 class Process(_Base, frozen=True, tag=False):
@@ -381,6 +374,7 @@ Event = (
     | RollbackBegan
     | RollbackProgressed
     | RollbackEnded
+    | intents.IntentEvent
 )
 
 ID_KIND: dict[type, str] = {
@@ -392,5 +386,6 @@ ID_KIND: dict[type, str] = {
     RollbackBegan: ids.ACTION,
     CheckpointTaken: ids.CHECKPOINT,
     ApprovalAsked: ids.APPROVAL,
+    intents.IntentDeferred: ids.INTENT,
 }
 """Events that begin something with an id of its own, and the letter of that id."""

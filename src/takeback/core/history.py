@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from takeback.core import events as e
+from takeback.core import intents as i
 from takeback.core import lifecycle
 from takeback.core.change import ABSENT, Change, Entry, Target, Version
-from takeback.core.lifecycle import Life
+from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import value_after
 from takeback.core.record import Record
-from takeback.core.subjects import SETTLING, Action, Approval, Checkpoint, Run, Step, called
+from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step, called
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -48,6 +49,7 @@ class History:
         """The values that each run keeps, by the path of each."""
         self.progress: dict[str, dict[Target, e.Item]] = defaultdict(dict)
         """What an unfinished rollback has already done of what must not be done twice."""
+        self.intents = i.Intents()
         self._undone: dict[str, str] = {}
         self._never: set[str] = set()
         self._unended: dict[str, Action] = {}
@@ -86,7 +88,8 @@ class History:
 
     def values(self) -> set[bytes]:
         """The names of the content that holds arguments and results of calls."""
-        named = (name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full))
+        named = [name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full)]
+        named += [intent.deferred.full for intent in self.intents.every.values()]
         return {bytes.fromhex(name) for name in named if name}
 
     def targets(self) -> Iterable[Target]:
@@ -134,11 +137,8 @@ class History:
 
     def settled_by(self, rollback: str) -> list[Target]:
         """The targets that a rollback dealt with and that have not been brought back since."""
-        return [
-            item.target
-            for item in self.actions[rollback].items
-            if item.did in SETTLING and not self.taken_back(rollback, item.target, 0)
-        ]
+        items = self.actions[rollback].items
+        return [i.target for i in items if i.did in SETTLING and not self.taken_back(rollback, i.target, 0)]
 
     def open_runs(self) -> list[Run]:
         """Runs that go on, or whose process died without a word."""
@@ -261,6 +261,12 @@ class History:
         if action is None or action.life not in (Life.OPEN, Life.BACKGROUND):
             return self._breach(record, f"action {event.action} is not open")
         self._add(record, action, event.changes)
+
+    def _intent(self, record: Record, event: i.IntentEvent) -> None:
+        if wrong := self.intents.apply(record.id, record.stream, record.at_us, event):
+            return self._breach(record, wrong)
+        if isinstance(event, i.IntentDeferred):
+            self._changes_seen(record, e.ChangesSeen(event.action, (i.change_of(record.id, event),)))
 
     def _rollback_ended(self, record: Record, event: e.RollbackEnded) -> None:
         action = self.actions.get(event.rollback)
@@ -390,4 +396,5 @@ _APPLY: dict[type, Callable[[History, Record, Any], None]] = {
     e.ChangesSeen: History._changes_seen,
     e.ConfigAccepted: History._config_accepted,
     e.CheckpointTaken: History._checkpoint_taken,
+    **dict.fromkeys(get_args(i.IntentEvent), History._intent),
 }

@@ -10,13 +10,20 @@ import re
 
 from takeback.errors import UsageError
 
-RUN, STEP, ACTION, CHECKPOINT, APPROVAL = "r", "s", "a", "c", "p"
-KINDS = {RUN: "run", STEP: "step", ACTION: "action", CHECKPOINT: "checkpoint", APPROVAL: "approval"}
+RUN, STEP, ACTION, CHECKPOINT, APPROVAL, INTENT = "r", "s", "a", "c", "p", "i"
+KINDS = {
+    RUN: "run",
+    STEP: "step",
+    ACTION: "action",
+    CHECKPOINT: "checkpoint",
+    APPROVAL: "approval",
+    INTENT: "intent",
+}
 
 WORKSPACE = "w"
 """The stream of events that belong to no run: the human's checkpoints, undos and edits."""
 
-_ID = re.compile(r"([rsacp])([1-9][0-9]{0,17})")
+_ID = re.compile(r"([rsacpi])([1-9][0-9]{0,17})")
 
 
 def make(kind: str, seq: int) -> str:

@@ -22,6 +22,17 @@ class Life(StrEnum):
     USED = "used"
 
 
+SETTLING = {
+    e.Did.RESTORED,
+    e.Did.REMOVED,
+    e.Did.COMPENSATED,
+    e.Did.CANCELLED,
+    e.Did.ALREADY,
+    e.Did.KEPT,
+    e.Did.MERGED,
+}
+"""What a rollback can do about a target so that it need not be done again. The rest stays open."""
+
 Table = dict[Life, dict[type, Life | None]]
 
 ENDED = {e.Outcome.DONE: Life.DONE, e.Outcome.FAILED: Life.FAILED, e.Outcome.STOPPED: Life.STOPPED}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -190,9 +191,7 @@ def _named(value: Any, names: re.Pattern[str], more: Sequence[str]) -> Iterator[
     """Every text under an argument of such a name, however deep, with that name."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            # filePath and FILE_PATH are the same name.
-            plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", str(key)).lower()
-            if key in more or names.fullmatch(plain):
+            if key in more or _is_called(str(key), names):
                 for text in _texts(item):
                     yield str(key), text
             if isinstance(item, Mapping | list | tuple):
@@ -200,6 +199,12 @@ def _named(value: Any, names: re.Pattern[str], more: Sequence[str]) -> Iterator[
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _named(item, names, more)
+
+
+@lru_cache(maxsize=4096)
+def _is_called(name: str, names: re.Pattern[str]) -> bool:
+    # filePath and FILE_PATH are the same name.
+    return bool(names.fullmatch(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()))
 
 
 def paths_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str]:
@@ -296,12 +301,16 @@ _WORD_START = r"(?:^|(?<=[\s;&|(){}/`$=]))"
 _WORD_END = r"(?=$|[\s;&|(){}`<>])"
 
 
+FORESEEN = frozenset({Effect.NONE, Effect.RESTORABLE, Effect.IRREVERSIBLE})
+"""Effects that a command among the arguments may make worse."""
+
+
 def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: Ground) -> Use:
     """The use of a tool, as irreversible where a command among its arguments is known to be.
 
     A tool that declares how it is taken back has thought of it: then its own word counts.
     """
-    if ground.foresee is None or use.effect not in (Effect.NONE, Effect.RESTORABLE, Effect.IRREVERSIBLE):
+    if ground.foresee is None or use.effect not in FORESEEN:
         return use
     for command in commands_in(args, rules.arguments):
         if why := ground.foresee(command):

@@ -51,6 +51,7 @@ class Do(StrEnum):
     KEEP = "keep"
     MERGE = "merge"
     COMPENSATE = "compensate"
+    CANCEL = "cancel"
     LEAVE = "leave"
     """It stays because it cannot be otherwise, not because somebody chose so."""
     CONFLICT = "conflict"
@@ -98,7 +99,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     @property
     def changes_something(self) -> bool:
-        return self.do in (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE)
+        return self.do in (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE, Do.CANCEL)
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -148,6 +148,11 @@ def actions_of(history: History, id: str) -> list[str]:
         for run in history.runs.values():
             if id in run.steps:
                 return [a for a in run.actions if getattr(history.actions[a].began, "step", "") == id]
+    if kind == ids.INTENT and id in history.intents.every:
+        raise UsageError(
+            f"{id} is an intent, which goes with its run",
+            hint=f"`takeback undo {history.intents.every[id].run}` cancels it with all that the run did",
+        )
     if kind == ids.CHECKPOINT and id in history.checkpoints:
         raise UsageError(
             f"{id} is a checkpoint, not something that was done",

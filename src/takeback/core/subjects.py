@@ -11,17 +11,6 @@ from takeback.core import ids
 from takeback.core.change import Change, Entry
 from takeback.core.lifecycle import Life
 
-SETTLING = {
-    e.Did.RESTORED,
-    e.Did.REMOVED,
-    e.Did.COMPENSATED,
-    e.Did.CANCELLED,
-    e.Did.ALREADY,
-    e.Did.KEPT,
-    e.Did.MERGED,
-}
-"""What a rollback can do about a target so that it need not be done again. The rest stays open."""
-
 
 class Action(msgspec.Struct):
     """A tool call, a rollback, or what happened outside: whatever has changes of its own."""

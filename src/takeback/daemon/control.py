@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from takeback.daemon import knock, log, rouse, wire
+from takeback.daemon import door, log, rouse, wire
 from takeback.errors import BackendError
 
 ANSWER_WAIT_S = 5.0
@@ -87,7 +87,7 @@ def _ended(home: Path) -> bool:
 def _ask(home: Path, what: str) -> bytes:
     environ = dict(os.environb)
     try:
-        found = knock.ask(os.fsencode(home), knock.request(what.encode(), b"", environ), ANSWER_WAIT_S)
+        found = door.ask(os.fsencode(home), door.request(what.encode(), b"", environ), ANSWER_WAIT_S)
     except TimeoutError as error:
         raise BackendError(
             f"the daemon (process {holder(home)}) does not answer; nothing was changed",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from takeback import config
-from takeback.errors import ConflictError, RunBusy, UsageError
+from takeback.errors import ConflictError, RunBusy, TakebackError, UsageError
 from takeback.journals import JOURNAL
 from takeback.storage import stores
 from takeback.workspace import CONFIG, Workspace
@@ -39,7 +39,10 @@ class Warm:
         """Whether what is open is still what lies there; what others wrote to its journal is read for that."""
         if self.workspace is None or places_of(self.workspace) != self.stand[:PLACES]:
             return False
-        self.workspace.ledger.refresh()
+        try:
+            self.workspace.ledger.refresh()
+        except TakebackError:
+            return False  # opened anew, it tells what is wrong, if it still is
         return stand_of(self.workspace) == self.stand
 
     def close(self) -> None:
@@ -91,14 +94,17 @@ class Pool:
         """The turn at an open workspace."""
         while True:
             warm = self._turn_of(root, deadline)
-            if warm.is_current:
-                return warm
-            failed, warm.failed = warm.failed, None
-            if failed is not None:
+            try:
+                if warm.is_current:
+                    return warm
+                failed, warm.failed = warm.failed, None
+                if failed is not None:
+                    raise failed
+                # The turn goes to that thread, which ends it.
+                threading.Thread(target=self._warm_up, args=(root, warm), daemon=True).start()
+            except BaseException:
                 warm.turn.release()
-                raise failed
-            # The turn goes to that thread, which ends it.
-            threading.Thread(target=self._warm_up, args=(root, warm), daemon=True).start()
+                raise
 
     def _warm_up(self, root: Path, warm: Warm) -> None:
         try:

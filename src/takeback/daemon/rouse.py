@@ -1,6 +1,6 @@
 """Where no daemon answers: start one and ask it; and where that does not work either, do without.
 
-Like knock.py, which reads this file, it is run without any of the packages that Takeback needs.
+Like door.py, which reads this file, it is run without any of the packages that Takeback needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes over the daemon's socket. knock.py has the other end, and the words on its form."""
+"""What goes over the daemon's socket. door.py has the other end, and the words on its form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from takeback.daemon.knock import MAGIC
+from takeback.daemon.door import MAGIC
 
 REQUEST_BYTES_MAX = 64 << 20
 FIELDS_MIN = 5
@@ -59,7 +59,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Garbled(ValueError):
-    """Not what knock.py sends."""
+    """Not what door.py sends."""
 
 
 def read(message: bytes) -> Request:

@@ -139,7 +139,8 @@ class _On(_Noted):
     def __enter__(self) -> None:
         work = self._work
         with work._changed:
-            work._changed.wait_for(lambda: work._enter(self._key))
+            while not work._enter(self._key):
+                work._changed.wait()
         super().__enter__()
 
 

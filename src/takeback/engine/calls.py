@@ -11,6 +11,8 @@ import msgspec
 from takeback.core import events as e
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.history import History
+from takeback.core.intents import GONE
+from takeback.core.intents import RESOURCE as INTENTS
 from takeback.core.subjects import Action, Run
 from takeback.core.values import plain
 from takeback.engine.vault import Kept, Vault
@@ -107,9 +109,21 @@ def standing(history: History, action: Action) -> Change | None:
 
 
 def left_standing(history: History, actions: Iterable[str]) -> list[Change]:
-    """What other systems have of these calls."""
-    found = (standing(history, history.actions[id]) for id in actions)
-    return [change for change in found if change]
+    """What other systems have of these calls, and what was sent by these actions."""
+    every = [history.actions[id] for id in actions]
+    calls = [change for action in every if (change := standing(history, action))]
+    return [*calls, *(change for action in every for change in sent(history, action))]
+
+
+def sent(history: History, action: Action) -> list[Change]:
+    """What this action deferred and nobody took back, as far as is recorded."""
+    return [
+        Change(entry.target, ABSENT, there)
+        for entry in action.made
+        if entry.target.resource == INTENTS
+        and history.intents.every[entry.target.name].state not in GONE
+        and (there := history.latest(entry.target))
+    ]
 
 
 def is_gone(history: History, action: Action) -> bool:
@@ -121,7 +135,8 @@ def is_gone(history: History, action: Action) -> bool:
 def is_taken_back(history: History, run: Run) -> bool:
     """Whether nothing is left of what a run did."""
     done = [history.actions[id] for id in run.actions if history.actions[id].is_tool]
-    return bool(done) and all(history.is_undone(a.id) and not standing(history, a) for a in done)
+    left = (standing(history, a) or sent(history, a) for a in done)
+    return bool(done) and all(history.is_undone(a.id) for a in done) and not any(left)
 
 
 def undone_since(history: History, run: Run) -> list[str]:

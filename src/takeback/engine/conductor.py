@@ -45,6 +45,7 @@ class Conductor:
         judges: Callable[[], Judge],
         root: Path,
         databases: Databases,
+        deliver: Callable[[str], object],
     ) -> None:
         self._tracker = tracker
         self._ledger = tracker.ledger
@@ -55,6 +56,7 @@ class Conductor:
         self._judges = judges
         self._root = root
         self._databases = databases
+        self._deliver = deliver
 
     def run(self, options: Options, *, approve: Approve | None, approval_wait_s: float) -> Run:
         if options.checkpoint not in CHECKPOINTS:
@@ -76,7 +78,16 @@ class Conductor:
             wait_s=approval_wait_s,
         )
         file = KeptFile(self._root, o.name, o.key, o.steps, o.actor)
-        return Parts(self._tracker, self._rollbacks, self._calls, door, self._recover, file, self._databases)
+        return Parts(
+            self._tracker,
+            self._rollbacks,
+            self._calls,
+            door,
+            self._recover,
+            file,
+            self._databases,
+            self._deliver,
+        )
 
     # Runs that are not the work of one process
 
@@ -119,8 +130,9 @@ class Conductor:
         history = self._ledger.refresh()
         if id:
             run = self._known(history, id)
-            if run.life is Life.OPEN and run.began.detached and run.began.process is None:
-                # No process was named whose end would tell. Whoever asks for this says that it is over.
+            if run.life is Life.OPEN and run.began.detached:
+                # Nothing tells for certain that a call is over. Whoever asks for this says so; an agent that goes
+                # on all the same begins another run.
                 Session(self._parts(Options(run.began.name)), id, Place()).end(error="it was left open")
                 return []
             if run.life not in (Life.INTERRUPTED, Life.HANDED_OVER):

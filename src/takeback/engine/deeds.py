@@ -7,12 +7,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from takeback.core import events as e
-from takeback.core import ids
-from takeback.core.change import ABSENT, Change
-from takeback.core.history import History
+from takeback.core.change import Change
 from takeback.core.rollback import Do, OnConflict, Planned
 from takeback.engine.calls import is_doubtful
-from takeback.engine.paths import OUTSIDE
 from takeback.ports import Resource, Swap, Swapped
 
 _DID = {
@@ -21,10 +18,11 @@ _DID = {
     Do.LEAVE: e.Did.KEPT,
     Do.MERGE: e.Did.MERGED,
     Do.COMPENSATE: e.Did.COMPENSATED,
+    Do.CANCEL: e.Did.CANCELLED,
     Do.CONFLICT: e.Did.CONFLICT,
 }
 
-WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE)
+WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE, Do.CANCEL)
 
 
 def foreseen(item: Planned) -> e.Did:
@@ -80,13 +78,3 @@ def in_order(resources: Iterable[Resource], began: e.RollbackBegan) -> Iterator[
 def swap(item: Planned, choice: OnConflict) -> Swap:
     """The write that an item is."""
     return Swap(item.target, item.present, item.goal, choice)
-
-
-def left_outside(history: History, checkpoint: str) -> Iterator[Planned]:
-    """What actions did outside the workspace since a checkpoint, which no checkpoint shows."""
-    why = "it is outside the workspace; `takeback undo` takes back what an action did to it"
-    for target in [target for target in history.targets() if target.resource == OUTSIDE]:
-        since = [entry for entry in history.timeline(target) if entry.seq > ids.seq_of(checkpoint)]
-        made = [entry for entry in since if history.actions[entry.action].is_tool]
-        if any(not history.taken_back(entry.action, target, entry.seq) for entry in made):
-            yield Planned(target, Do.KEEP, ABSENT, ABSENT, (), why=why)

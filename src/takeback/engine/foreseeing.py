@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,10 @@ from takeback.ports import Reached, Survey, Surveyor
 
 if TYPE_CHECKING:
     from takeback.commands.judgement import Judgement
+
+
+REMEMBERED_S = 0.1
+"""The same command is asked about three times before it begins: for its effect, its paths and the rules on it."""
 
 
 class Foresight:
@@ -34,13 +39,19 @@ class Foresight:
         self._home = home
         self._surveyor = surveyor
         self._here = here
+        self._last: tuple[object, Judgement | None, float] = (None, None, 0.0)
 
     def judge(self, command: str | Sequence[str]) -> Judgement:
         """A line as a shell would read it; or a program with its arguments. It is meant from where we are."""
         from takeback.commands.judge import classify
 
         here, home = self._here(), self._home_folder()
-        return classify(command, root=self._root, cwd=here, home=home, real=real_path)
+        asked = (command if isinstance(command, str) else tuple(command), here, home)
+        if asked != self._last[0] or time.monotonic() > self._last[2]:
+            judged = classify(command, root=self._root, cwd=here, home=home, real=real_path)
+            self._last = (asked, judged, time.monotonic() + REMEMBERED_S)
+        assert self._last[1] is not None
+        return self._last[1]
 
     def _home_folder(self) -> str:
         return os.fspath(self._home() if callable(self._home) else self._home)
@@ -69,9 +80,9 @@ class Foresight:
 def reached(judged: Judgement) -> list[Reached]:
     """The paths outside the workspace that a command says it writes."""
     return [
-        Reached(touched.path, touched.really, somewhere=not touched.exact)
-        for touched in judged.touched
-        if touched.reach == "outside"
+        Reached(t.path, t.really, somewhere=not t.exact, names=t.names, deletes=t.deletes)
+        for t in judged.touched
+        if t.reach == "outside"
     ]
 
 

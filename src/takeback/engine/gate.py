@@ -270,8 +270,13 @@ def _answered(ledger: Ledger, clock: Clock, id: str, payload: str, word: e.Appro
 
 
 def is_over(history: History, approval: Approval) -> bool:
-    """Whether the run that asks has ended, or was cut short with no key by which it could be continued."""
+    """Whether the run that asks has ended, or was cut short with no key by which it could be continued.
+
+    A session of an agent may go on under its key, and ask for the same again.
+    """
     run = history.runs[approval.run]
+    if run.began.detached and run.began.key:
+        return False
     return run.life not in (Life.OPEN, Life.HANDED_OVER) and not (
         run.life is Life.INTERRUPTED and run.began.key
     )

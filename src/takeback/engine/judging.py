@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from takeback.core.events import Effect
-from takeback.core.policy import Foresee, Ground, Use, commands_in, foreseen, judge_call, paths_in
+from takeback.core.policy import FORESEEN, Foresee, Ground, Use, commands_in, foreseen, judge_call, paths_in
 from takeback.core.rules import EffectRules, Rules
 from takeback.engine.gate import Ruling
 from takeback.engine.ground import ground_of
@@ -37,7 +37,6 @@ class Judging:
         self._foresee = foresee
         self._survey = survey
         self._here = here
-        self._foreseen: dict[str | tuple[str, ...], str] = {}
         self._called = Counter[str]()
         self._by_effect: dict[tuple[str, Effect], Ruling] = {}
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
@@ -49,8 +48,9 @@ class Judging:
 
     def effect(self, effect: Effect, arguments: Any) -> Effect:
         """What a call does: what it declares, or more where it is given a command that does more."""
-        self._foreseen = {}
-        ground = Ground(self._root, foresee=self._foresee and self._once)
+        if effect not in FORESEEN:
+            return effect
+        ground = Ground(self._root, foresee=self._foresee)
         return foreseen(Use("", effect), _by_name(arguments), self._rules.commands, ground).effect
 
     def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
@@ -74,20 +74,10 @@ class Judging:
                 self._by_effect[name, effect] = ruling
             return ruling
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
-        foresee = self._foresee and self._once
-        ground = ground_of(self._root, self._rules.tools, self._short, foresee, self._here())
+        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee, self._here())
         found = judge_call(self._rules, name, effect, given, ground, earlier=self._called[name])
         self._called[name] += 1
-        self._foreseen = {}
         return Ruling(found.do.value, found.rule, found.why, found.how)
-
-    def _once(self, command: str | Sequence[str]) -> str:
-        """What a command would do, looked at once for its effect and for the rules on it."""
-        key = command if isinstance(command, str) else tuple(command)
-        if key not in self._foreseen:
-            assert self._foresee is not None
-            self._foreseen[key] = self._foresee(command)
-        return self._foreseen[key]
 
 
 def _by_name(arguments: Any) -> Mapping[str, Any]:

@@ -25,5 +25,7 @@ class Options(msgspec.Struct, frozen=True):
     folder: str = ""
     autopilot: bool = False
     wait_s: float = 60.0
+    deliver: bool = False
+    """Whether the run delivers by itself what it deferred, once it has committed."""
     steps: tuple[str, ...] = ()
     """What is to be kept in a workflow file, for a restart by something that knows no more than that."""

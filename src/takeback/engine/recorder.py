@@ -32,7 +32,7 @@ MADE = faults.crash_point("call-made")
 ENDED = faults.crash_point("call-ended")
 
 _NEEDS = {
-    e.Effect.DEFERRED: ("the outbox", "call it after the run has committed"),
+    e.Effect.DEFERRED: ("the outbox", "run.defer(function, ...) has it called once the run has committed"),
     e.Effect.TRANSACTIONAL: (
         "a transaction, and a call has none",
         "write to a database in a block, `with run.database(place) as db:`; or declare an undo handler",
@@ -106,7 +106,7 @@ class Recorder:
         """
         effect = self.gate.effect(wanted.effect, wanted.named)
         if effect not in (e.Effect.RESTORABLE, e.Effect.IRREVERSIBLE):
-            return msgspec.structs.replace(wanted, effect=effect)
+            return wanted if effect is wanted.effect else msgspec.structs.replace(wanted, effect=effect)
         survey = self.gate.outside(wanted.named, wanted.paths)
         looking = wanted.looking or bool(survey.places)
         return msgspec.structs.replace(wanted, effect=effect, survey=survey, looking=looking)

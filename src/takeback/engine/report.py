@@ -39,6 +39,7 @@ _WOULD = {
     "remove": "removed",
     "merge": "merged",
     "compensate": "compensated",
+    "cancel": "cancelled",
     "keep": "kept",
     "leave": "kept",
 }

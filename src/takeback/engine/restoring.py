@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import ABSENT, Change, Target
+from takeback.core.history import History
 from takeback.core.rollback import Do, Planned
 from takeback.core.selection import Filter
 from takeback.core.subjects import Checkpoint
+from takeback.engine.paths import OUTSIDE
 from takeback.engine.tracker import Tracker
 from takeback.errors import ConflictError
 
@@ -38,10 +40,23 @@ def left_alone(tracker: Tracker, checkpoint: Checkpoint) -> Iterator[Planned]:
     """What is not as it was at a checkpoint and stays so: a person would else believe that all is."""
     why = "a restore moves no branch; `takeback undo` takes back what an action did to it"
     for mark in checkpoint.taken.marks:
+        if mark.resource == OUTSIDE:
+            continue
         resource = tracker.observed[mark.resource]
         moved = not resource.traits.of_the_tree and resource.keeps(mark)
         if moved and any(not tracker.follows(change.target) for change in _way_back(tracker, mark)):
             yield Planned(Target(mark.resource, "the repository"), Do.KEEP, ABSENT, ABSENT, (), why=why)
+    yield from _left_outside(tracker.ledger.history, checkpoint.id)
+
+
+def _left_outside(history: History, checkpoint: str) -> Iterator[Planned]:
+    """What actions did outside the workspace since a checkpoint, which no checkpoint shows."""
+    why = "it is outside the workspace; `takeback undo` takes back what an action did to it"
+    for target in [target for target in history.targets() if target.resource == OUTSIDE]:
+        since = [entry for entry in history.timeline(target) if entry.seq > ids.seq_of(checkpoint)]
+        made = [entry for entry in since if history.actions[entry.action].is_tool]
+        if any(not history.taken_back(entry.action, target, entry.seq) for entry in made):
+            yield Planned(target, Do.KEEP, ABSENT, ABSENT, (), why=why)
 
 
 def _of_the_tree(tracker: Tracker, checkpoint: Checkpoint) -> list[e.Mark]:

@@ -16,7 +16,7 @@ import msgspec
 from takeback import faults
 from takeback.core import events as e
 from takeback.core import selection as select
-from takeback.core.change import Change, Target, Version
+from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine import deeds, restoring, unseen
@@ -110,10 +110,7 @@ class Rollbacks:
             items = restoring.planned(self.tracker, found, wanted)
             plan = self._foresee(Plan((checkpoint,), items, OnConflict.OVERWRITE))
             if wanted is any_target:
-                left = [
-                    *restoring.left_alone(self.tracker, found),
-                    *deeds.left_outside(self.ledger.history, checkpoint),
-                ]
+                left = restoring.left_alone(self.tracker, found)
                 plan = msgspec.structs.replace(plan, items=(*plan.items, *left))
             return self._decide(plan, e.RollbackKind.RESTORE, preview=preview)
 
@@ -272,10 +269,10 @@ class Rollbacks:
 
     def _says(self, item: Planned) -> str:
         """What would be done to a target, as a person would say it."""
-        if not item.changes_something:
+        resource = self.tracker.resources[item.target.resource]
+        if not item.changes_something and not resource.traits.external:
             return ""
-        change = Change(item.target, item.present, item.goal)
-        return self.tracker.resources[item.target.resource].tell(change, back=True)
+        return resource.tell(Change(item.target, item.present, item.goal), back=True)
 
     def _note_gone(self, plan: Plan) -> None:
         """What another system does not have any more, though nobody here took it back, is recorded as such."""
@@ -318,7 +315,9 @@ class Rollbacks:
         return RollbackReport(id, kind, began.of, judge(items), shown, finished_earlier=finished_earlier)
 
     def _shown(self, item: e.Item, change: Change | None) -> ReportItem:
-        says = self.tracker.resources[item.target.resource].tell(change, back=True) if change else ""
+        resource = self.tracker.resources[item.target.resource]
+        told = change or (Change(item.target, ABSENT, ABSENT) if resource.traits.external else None)
+        says = resource.tell(told, back=True) if told else ""
         minor = is_minor(item.did.value, change, follows=self.tracker.follows(item.target))
         return ReportItem(item.target, item.did.value, item.verified, item.why, minor=minor, says=says)
 

@@ -28,6 +28,7 @@ from takeback.engine.buffered import Buffered
 from takeback.engine.calling import Caller
 from takeback.engine.calls import Calls, is_taken_back, undone_since
 from takeback.engine.databases import Database
+from takeback.engine.deferring import Deferring
 from takeback.engine.gate import Gate
 from takeback.engine.kept_file import KeptFile
 from takeback.engine.life import Heartbeat
@@ -35,6 +36,7 @@ from takeback.engine.memory import Memory, Place
 from takeback.engine.options import Options
 from takeback.engine.recorder import Recorder
 from takeback.engine.recovery import end_taken_back, settle_calls
+from takeback.engine.releasing import releasing
 from takeback.engine.replanning import choice_of, position_of, text_of
 from takeback.engine.report import RollbackReport
 from takeback.engine.rollback import Rollbacks
@@ -66,9 +68,10 @@ class Parts(msgspec.Struct, frozen=True):
     recover: Callable[[], None]
     file: KeptFile
     databases: Databases
+    deliver: Callable[[str], object]
 
 
-class Run(Seam):
+class Run(Seam, Deferring):
     """One attempt. At the end of its block it is committed; an exception takes it all back and goes on."""
 
     buffered = Buffered
@@ -123,11 +126,15 @@ class Run(Seam):
                 try:
                     self._check_invariants()
                     self._settle_calls()
-                    self._tracker.end(self._body, e.Outcome.DONE, after=[e.RunEnded(e.Outcome.DONE)])
+                    released = releasing(self._ledger.refresh(), self.id)
+                    ended: list[e.Event] = [e.RunEnded(e.Outcome.DONE), *released]
+                    self._tracker.end(self._body, e.Outcome.DONE, after=ended)
                 except BaseException as late:
                     self._fail(late)
                     raise
                 self._parts.file.end("done")
+                if self.options.deliver:
+                    self._parts.deliver(self.id)
             else:
                 self._fail(error)
         finally:

@@ -45,10 +45,9 @@ class Session(Seam):
                     hint=f"`takeback undo {run.id}` takes it back when it has ended",
                 )
             settle_open(self._parts, run)
-            self._end_steps(run)
             why = "" if error is None else error if isinstance(error, str) else said(error)
             outcome = e.Outcome.DONE if error is None else e.Outcome.FAILED
-            tracker.ledger.append([e.RunEnded(outcome, why)], run.id)
+            tracker.ledger.append([*_ends_of_steps(run), e.RunEnded(outcome, why)], run.id)
 
     def step(self, name: str, *, ref: str = "") -> Session:
         """The session in a step of its own: that with this `ref`, or a new one, with which those before it are over.
@@ -62,8 +61,9 @@ class Session(Seam):
             known = next((s for s in reversed(run.steps.values()) if ref and s.ref == ref), None)
             if known is not None:
                 return self._in_step(known.id)
-            self._end_steps(run)
-            (record,) = ledger.append([e.StepBegan(redact(name), ref=ref)], run.id)
+            # Not synced by itself: it says nothing about the world, and the next action that begins is.
+            began = e.StepBegan(redact(name), ref=ref)
+            record = ledger.append([*_ends_of_steps(run), began], run.id, durable=False)[-1]
             return self._in_step(record.id)
 
     def last_step(self) -> Session:
@@ -73,19 +73,20 @@ class Session(Seam):
 
     def end_step(self) -> None:
         """Say that the step that was begun last is over. What it did stays."""
+        ledger = self._parts.tracker.ledger
         with self._parts.tracker.lock.held():
-            self._end_steps(self._parts.tracker.ledger.refresh().runs[self.id])
-
-    def _end_steps(self, run: Recorded) -> None:
-        ended = [e.StepEnded(s.id, e.Outcome.DONE) for s in run.steps.values() if s.life is Life.OPEN]
-        if ended:
-            self._parts.tracker.ledger.append(ended, run.id)
+            if ended := _ends_of_steps(ledger.refresh().runs[self.id]):
+                ledger.append(ended, self.id, durable=False)
 
     def _in_step(self, step: str) -> Session:
         return Session(self._parts, self.id, msgspec.structs.replace(self._standing, step=step))
 
     def _place(self) -> Place:
         return self._standing
+
+
+def _ends_of_steps(run: Recorded) -> list[e.Event]:
+    return [e.StepEnded(step.id, e.Outcome.DONE) for step in run.steps.values() if step.life is Life.OPEN]
 
 
 def joined(parts: Parts, began: e.RunBegan, place: Place) -> Session:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from takeback.core import events as e
 from takeback.core.lifecycle import Life
 from takeback.core.values import said
 from takeback.engine.at_work import wholly
+from takeback.engine.releasing import releasing
 from takeback.engine.unfinished import take_back
 from takeback.errors import UsageError
 
@@ -110,7 +110,9 @@ class Step:
         finally:
             for database in self.held:
                 database.abort(why)
-            ended: Sequence[e.Event] = [e.StepEnded(self.id, outcome, why)]
+            ended: list[e.Event] = [e.StepEnded(self.id, outcome, why)]
+            if outcome is e.Outcome.DONE:
+                ended += releasing(self.run._ledger.refresh(), self.run.id, self.path)
             self.run._tracker.end(self.body, outcome, why=why, after=ended)
             self.run._beat.remove(self.body)
         if outcome is e.Outcome.DONE:

@@ -24,10 +24,12 @@ WHY = "what was done there, if anything, is not known and stays: the server cann
 def last(history: History, wanted: Filter, see: See) -> tuple[Selection, tuple[str, ...]]:
     """The most recent action that is known to have changed something; and those that were passed over.
 
-    One that may have changed something where nobody can look is passed over; one that changed nothing is none.
+    One that may have changed something where nobody can look is passed over; one that changed nothing is none. Where
+    there are no others the error is raised: that there is nothing to take back is not known.
     """
     passed: list[str] = []
     nothing: list[str] = []
+    errors: list[BackendError] = []
     while chosen := last_action(history, wanted, [*passed, *nothing]):
         changes = [entry.change for entry in chosen.entries]
         if not all(change.after.is_unknown for change in changes):
@@ -36,6 +38,9 @@ def last(history: History, wanted: Filter, see: See) -> tuple[Selection, tuple[s
         if any(seen.values()):
             break
         (passed if hidden else nothing).extend(chosen.actions)
+        errors += hidden.values()
+    if errors and not chosen:
+        raise errors[0]
     return chosen, tuple(passed)
 
 

@@ -59,14 +59,17 @@ def refuse_background(tracker: Tracker, actions: Iterable[str]) -> None:
         if tracker.lives_on(action):
             raise RunBusy(
                 f"{action.id} ({action.name}) is at work in the background; nothing was taken back",
-                hint=f"have its agent stop it; if the agent is gone: takeback resume {action.stream}",
+                hint=f"have its agent stop it; if it is over already, say so: takeback resume {action.stream}",
             )
 
 
 def _how_it_ends(history: History, action: Action) -> str:
     run = history.runs.get(action.stream)
-    if run and run.began.detached and run.began.process is None:
-        return f"wait for it to end, or, if its agent is gone, say so: takeback resume {run.id}"
+    if run and run.began.detached:
+        return (
+            "wait for it to end; if nothing is at work there, as when you refused it or its agent is gone, say so: "
+            f"takeback resume {run.id}"
+        )
     return "wait for it to end, or stop it, and try again"
 
 

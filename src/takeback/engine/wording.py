@@ -10,6 +10,7 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core import ids
+from takeback.core import intents as i
 from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.memory import keys_of
@@ -213,6 +214,32 @@ def _rollback_ended(history: History, _record: Record, event: e.RollbackEnded) -
     return Told(event.rollback, f"{history.actions[event.rollback].kind} is over: {did}")
 
 
+def _intent_deferred(_history: History, record: Record, event: i.IntentDeferred) -> Told:
+    return Told(record.id, f"{event.about} is to be sent with the commit of {event.step or record.stream}")
+
+
+def _intents_released(_history: History, record: Record, event: i.IntentsReleased) -> Told:
+    count = len(event.intents)
+    return Told(record.stream, f"{count} intent{'' if count == 1 else 's'} may leave now")
+
+
+def _intent_moved(history: History, _record: Record, event: Any) -> Told:
+    intent = history.intents.every.get(event.intent)
+    about = intent.deferred.about if intent else event.intent
+    doubt = ", but may have been delivered" if getattr(event, "unsure", False) else ""
+    return Told(event.intent, f"{about} {_MOVED[type(event)]}{_because(getattr(event, 'why', ''))}{doubt}")
+
+
+_MOVED: dict[type, str] = {
+    i.IntentAttempted: "was not delivered, and will be tried again",
+    i.IntentDelivered: "was delivered",
+    i.IntentDied: "failed for good",
+    i.IntentCancelled: "was cancelled",
+    i.IntentRevived: "is to be tried again",
+    i.IntentDropped: "was dropped",
+}
+
+
 def named(history: History, of: tuple[str, ...]) -> str:
     """What a rollback is about. A run or a step of which it takes everything is named as such."""
     left = set(of)
@@ -251,4 +278,7 @@ _SAY: dict[type, Callable[[History, Record, Any], Told]] = {
     e.RollbackBegan: _rollback_began,
     e.RollbackProgressed: _rollback_progressed,
     e.RollbackEnded: _rollback_ended,
+    i.IntentDeferred: _intent_deferred,
+    i.IntentsReleased: _intents_released,
+    **dict.fromkeys(_MOVED, _intent_moved),
 }

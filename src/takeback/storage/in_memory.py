@@ -10,6 +10,7 @@ from takeback.core.record import Record
 from takeback.ports import Clock, Finding, Head
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
+from takeback.storage.in_memory_outbox import InMemoryOutbox
 from takeback.storage.rows import NOTHING, Batch, Row, cut, missing, record_of
 
 
@@ -21,6 +22,7 @@ class InMemoryJournal:
         self.anchored: dict[int, str] = {}
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
+        self.outbox = InMemoryOutbox(self, self._clock.now_us, self._lock)
 
     def append(
         self,
@@ -43,6 +45,7 @@ class InMemoryJournal:
             rows, records = batch.seal(seq=seq, head=head, at_us=self._clock.now_us())
             self.rows += [Row(*row) for row in rows]
             self.anchored |= {record.seq: record.digest for record in records}
+            self.outbox.project(records)
             return records
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:

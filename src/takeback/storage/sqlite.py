@@ -11,17 +11,19 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import apsw
 
+from takeback.core import ids
 from takeback.core.events import Event
 from takeback.core.record import Record
 from takeback.errors import CorruptionError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
-from takeback.storage import forks, sqlite_rows
+from takeback.storage import forks, sqlite_outbox_rows, sqlite_rows
 from takeback.storage.anchor import Anchor, Line
 from takeback.storage.audit import StoredOrTorn, audit
 from takeback.storage.clock import SystemClock
@@ -29,6 +31,7 @@ from takeback.storage.private import unusable
 from takeback.storage.rows import Batch, Stored, cut, missing, record_of, unreadable
 from takeback.storage.sqlite_errors import explain
 from takeback.storage.sqlite_file import Wal, connect
+from takeback.storage.sqlite_outbox import SqliteOutbox
 
 BUSY_S = 10.0
 LOOK_S = 1.0
@@ -77,15 +80,41 @@ class SqliteJournal:
         reach(BEFORE_BEGIN)
         with _Using(self) as db:
             with self._wal:
-                records, is_new = self._commit(db, batch)
-            if durable:
-                # Also where the key was used before: who committed that may not have come as far as the sync.
-                self._make_durable()
-            if is_new:
-                self._seen = records[-1].seq
-                self._write_anchor([(record.envelope.seq, record.digest) for record in records])
-                reach(ANCHORED)
+                records, is_new = self._commit(db, batch.stream, lambda: batch)
+            # Also where the key was used before: who committed that may not have come as far as the sync.
+            self._written(records if is_new else (), durable=durable)
             return records
+
+    def decide(
+        self, decide: Callable[[apsw.Connection], Sequence[Event]], *, durable: bool = True
+    ) -> tuple[Record, ...]:
+        """For the outbox: look and write inside of a transaction, and append what is to be said to the workspace."""
+
+        def batch() -> Batch | None:
+            events = decide(db)
+            return Batch(tuple(events), ids.WORKSPACE, None, "") if events else None
+
+        with _Using(self) as db:
+            with self._wal:
+                records, _ = self._commit(db, ids.WORKSPACE, batch)
+            self._written(records, durable=durable)
+            return records
+
+    def using(self) -> _Using:
+        """For the outbox: the connection, to look at."""
+        return _Using(self)
+
+    @cached_property
+    def outbox(self) -> SqliteOutbox:
+        return SqliteOutbox(self, self._clock.now_us)
+
+    def _written(self, records: Sequence[Record], *, durable: bool) -> None:
+        if durable:
+            self._make_durable()
+        if records:
+            self._seen = records[-1].seq
+            self._write_anchor([(record.envelope.seq, record.digest) for record in records])
+            reach(ANCHORED)
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
         with _Using(self) as db:
@@ -128,11 +157,16 @@ class SqliteJournal:
             finally:
                 self.anchor.close()
 
-    def _commit(self, db: apsw.Connection, batch: Batch) -> tuple[tuple[Record, ...], bool]:
+    def _commit(
+        self, db: apsw.Connection, stream: str, decide: Callable[[], Batch | None]
+    ) -> tuple[tuple[Record, ...], bool]:
         """Write a batch in one transaction; where its key was used before, give that back instead."""
         sqlite_rows.refuse_nesting(db)
         try:
-            last, head = sqlite_rows.begin(db, batch.stream)
+            last, head = sqlite_rows.begin(db, stream)
+            if (batch := decide()) is None:
+                db.execute("COMMIT")
+                return (), False
             earlier = sqlite_rows.find(db, batch.key) if batch.key else ()
             if earlier:
                 db.execute("COMMIT")
@@ -140,6 +174,7 @@ class SqliteJournal:
             self._trust(db, last)
             rows, records = batch.seal(seq=last + 1, head=head, at_us=self._clock.now_us())
             sqlite_rows.insert(db, rows)
+            sqlite_outbox_rows.project(db, records)
             reach(INSIDE)
             db.execute("COMMIT")
         except BaseException:  # also an interrupt, wherever it comes

@@ -38,8 +38,9 @@ def test_what_may_have_been_done_is_passed_over_and_named(shop: Shop) -> None:
         assert (report.of, report.passed, report.verdict) == ((first,), (id,), "clean")
         assert report.data()["passed_over"] == [id]
         assert not (shop.workspace.root / "a").exists()
-        with pytest.raises(BackendError):
-            shop.workspace.undo(id)
+        for words in ([id], []):
+            with pytest.raises(BackendError, match="currently accepting"):
+                shop.workspace.undo(*words)
     again = shop.workspace.undo()
     assert (again.verdict, again.passed) == ("nothing", ()), "now it is known that it did nothing"
 

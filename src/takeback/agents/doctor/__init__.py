@@ -23,6 +23,7 @@ __all__ = ["Examined", "Finding", "State", "examine", "installed"]
 SLOW_S = 0.25
 VERSION_WAIT_S = 10.0
 OTHERS_SHOWN = 3
+NAME = "takeback"
 PLUGIN_COMMAND = "takeback-hook claude-code"
 
 
@@ -38,21 +39,23 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class _Installed(msgspec.Struct, frozen=True):
-    """A place with hooks of ours."""
+    """A place with hooks of ours, or with settings that cannot be read."""
 
     name: str
     path: Path
-    text: str
-    commands: list[str]
+    text: str = ""
+    commands: list[str] = []
     missing: list[str] = []
+    broken: str = ""
 
 
 def installed(project: Path, home: Path) -> list[str]:
-    """The agents whose settings name us, or cannot be read. ruflo's are Claude Code's."""
+    """The agents whose settings name us, be they whole or not. ruflo's are Claude Code's."""
+    every = [agent for agent, of in settings.LAYOUTS.items() if agent == of.agent]
     return [
         agent
-        for agent, of in settings.LAYOUTS.items()
-        if agent == of.agent and _names_us(agent, project, home)
+        for agent in every
+        if any(one.commands or NAME in one.text for one in _installed(agent, project, home))
     ]
 
 
@@ -61,36 +64,35 @@ def examine(agent: str, project: Path, home: Path) -> Examined:
     return Examined(agent, tuple(_findings(agent, project, home)))
 
 
-def _names_us(agent: str, project: Path, home: Path) -> bool:
-    try:
-        return bool(_installed(agent, project, home))
-    except TakebackError:
-        return True
-
-
 def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
     again = f"takeback install {agent}"
-    try:
-        found = _installed(agent, project, home)
-    except TakebackError as error:
-        yield problem("hooks", error.message, error.hint or again)
-        return
+    every = _installed(agent, project, home)
+    for one in every:
+        if one.broken:
+            # Where nothing of ours is in it, the agent is protected all the same.
+            said = problem if NAME in one.text else warning
+            yield said("hooks", one.broken, f"mend it by hand, then {again}")
+    found = [one for one in every if not one.broken]
     if not found:
-        yield problem("hooks", "not installed here, so nothing that it does is recorded", again)
+        if not any(NAME in one.text for one in every):
+            yield problem("hooks", "not installed here, so nothing that it does is recorded", again)
         return
     for one in found:
         if one.missing:
             yield problem("hooks", f"{one.name} does not tell us of {', '.join(one.missing)}", again)
         else:
             yield ok("hooks", f"complete in {one.name}")
-        if one.text and settings.switched_off(agent, one.text):
-            yield problem("hooks", f"{one.name} tells the agent to run no hooks", "take that setting out")
+        if why := settings.unread(agent, one.text):
+            yield problem("hooks", f"{one.name}: {why}", "take that out")
     if len(found) > 1:
         yield warning(
             "hooks",
             "installed more than once: what is told twice counts once, but takes longer",
             f"keep one of them: takeback uninstall {agent}, with or without --user",
         )
+    for path in _everywhere(agent, project, home):
+        if _is_switched_off(agent, path):
+            yield problem("hooks", f"{path} tells the agent to run no hooks", "take that setting out")
     yield from _others(agent, found)
     yield from trust.of_hooks(agent, project, home, [one.path for one in found])
     for command in dict.fromkeys(command for one in found for command in one.commands):
@@ -100,19 +102,30 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
 
 def _installed(agent: str, project: Path, home: Path) -> list[_Installed]:
     found = []
-    everywhere = [*_places(agent, project, home, user=False), *_places(agent, project, home, user=True)]
-    for path in dict.fromkeys(everywhere):
-        text = apply.read(path)
-        with apply.named(path):
+    for path in _everywhere(agent, project, home):
+        text = ""
+        try:
+            text = apply.read(path)
             if commands := settings.commands(agent, text):
                 found.append(_Installed(str(path), path, text, commands, settings.missing(agent, text)))
             if settings.layout(agent).agent == "claude-code" and settings.has_plugin(text):
                 found.append(_Installed("the plugin", path, "", [PLUGIN_COMMAND]))
+        except TakebackError as error:
+            found.append(_Installed(str(path), path, text, broken=f"{path}: {error.message}"))
     return found
 
 
-def _places(agent: str, project: Path, home: Path, *, user: bool) -> list[Path]:
-    return apply.places(agent, project=project, home=home, user=user)
+def _is_switched_off(agent: str, path: Path) -> bool:
+    try:
+        return settings.switched_off(agent, apply.read(path))
+    except TakebackError:
+        return False  # it cannot be read, which is told already
+
+
+def _everywhere(agent: str, project: Path, home: Path) -> list[Path]:
+    """All settings that the agent reads here, each once: a project may be a link to HOME."""
+    places = [apply.places(agent, project=project, home=home, user=user) for user in (False, True)]
+    return list(dict.fromkeys(path for paths in places for path in paths))
 
 
 def _others(agent: str, found: Sequence[_Installed]) -> Iterator[Finding]:
@@ -125,7 +138,12 @@ def _others(agent: str, found: Sequence[_Installed]) -> Iterator[Finding]:
 def _tried(agent: str, command: str, again: str) -> Iterator[Finding]:
     done: Trial = trial(agent, command)
     if done.failed:
-        yield problem("trial", f"`{command}`: {done.failed}", f"{again} writes the command anew")
+        mend = (
+            f"{again} writes the command anew"
+            if command != PLUGIN_COMMAND
+            else "put takeback-hook on the PATH"
+        )
+        yield problem("trial", f"`{command}`: {done.failed}", mend)
         return
     yield ok(
         "trial", f"a change through the configured command was taken back: {done.taken_back} items compared"

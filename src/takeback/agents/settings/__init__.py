@@ -63,6 +63,8 @@ class Layout(msgspec.Struct, frozen=True):
     """What a file that did not exist has to have besides."""
     also: tuple[str, ...] = ()
     """Further files below a project that may hold its hooks."""
+    comments: bool = False
+    """It reads settings with comments. The others ignore such a file, and say nothing."""
     variable: str = ""
     """What in the environment names the first folder of `user`, wherever that is."""
 
@@ -93,7 +95,12 @@ LAYOUTS = {
         "cursor", ".cursor/hooks.json", ".cursor/hooks.json", CURSOR, flat=True, fresh={"version": 1}
     ),
     "gemini": Layout(
-        "gemini", ".gemini/settings.json", ".gemini/settings.json", GEMINI, timeout=TIMEOUT_S * 1000
+        "gemini",
+        ".gemini/settings.json",
+        ".gemini/settings.json",
+        GEMINI,
+        timeout=TIMEOUT_S * 1000,
+        comments=True,
     ),
     "opencode": Layout(
         "opencode", opencode.PLACE, ".config/opencode/plugins/takeback.js", variable="XDG_CONFIG_HOME"
@@ -171,6 +178,15 @@ def switched_off(agent: str, text: str) -> bool:
     if of.agent == "gemini":
         return isinstance(found := root.get("hooksConfig"), dict) and found.get("enabled") is False
     return root.get("disableAllHooks") is True
+
+
+def unread(agent: str, text: str) -> str:
+    """Why the agent would not read these settings, though we can; empty where it does."""
+    if agent == "opencode" or not text:
+        return ""
+    _root(text)
+    odd = jsontext.oddity(text, comments=layout(agent).comments)
+    return f"the file has {odd}, and the agent ignores all settings in such a file" if odd else ""
 
 
 def has_plugin(text: str) -> bool:

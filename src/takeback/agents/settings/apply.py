@@ -67,6 +67,8 @@ def places(agent: str, *, project: Path, home: Path, user: bool) -> list[Path]:
 def installing(agent: str, path: Path, command: str = "") -> Edit:
     before = read(path)
     with named(path):
+        if why := settings.unread(agent, before):
+            raise UsageError(f"{why}; nothing was changed", hint="take that out first")
         return Edit(path, before, settings.install(agent, before, command))
 
 

@@ -20,6 +20,7 @@ import msgspec
 BLANK = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 SCALAR = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
+COMMENT = re.compile(rf"{STRING.pattern}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 DEPTH_MAX = 100
 
 
@@ -56,6 +57,19 @@ def parse(text: str) -> Node:
     if (rest := _skip(text, node.end)) != len(text):
         raise NotJson(_where(text, rest))
     return node
+
+
+def oddity(text: str, *, comments: bool) -> str:
+    """What of a text that can be read here is no strict JSON, in words; with `comments` these are no oddity."""
+    plain = text.removeprefix("\ufeff")
+    if comments:
+        plain = COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else " ", plain)
+    try:
+        json.loads(plain)
+    except ValueError:
+        has = any(found[0][0] == "/" for found in COMMENT.finditer(plain))
+        return "comments" if has else "a comma before a closing bracket"
+    return ""
 
 
 def _skip(text: str, at: int) -> int:

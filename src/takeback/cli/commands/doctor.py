@@ -13,6 +13,7 @@ from takeback.agents import doctor, presence, tampering
 from takeback.agents.doctor import Examined, Finding, State
 from takeback.agents.doctor.finding import ok, problem, warning
 from takeback.agents.doctor.machine import examine_machine
+from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand, paint, sized
 from takeback.daemon import control
 from takeback.errors import BackendError, RefusedError
@@ -23,7 +24,7 @@ COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "red"}
 
 
 @click.command("doctor", cls=TakebackCommand)
-@click.argument("agent", default="")
+@click.argument("agent", default="", shell_complete=clients)
 @click.pass_obj
 @click.pass_context
 def command(ctx: click.Context, session: Session, agent: str) -> None:

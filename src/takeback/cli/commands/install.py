@@ -10,6 +10,7 @@ from takeback import config
 from takeback.agents import presence, settings, tampering
 from takeback.agents.settings import apply
 from takeback.cli.asking import may_write
+from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand
 from takeback.daemon.command import hook_command
 from takeback.errors import RefusedError
@@ -18,7 +19,7 @@ from takeback.storage.registry import Registry
 
 
 @click.command("install", cls=TakebackCommand)
-@click.argument("agent", default="")
+@click.argument("agent", default="", shell_complete=clients)
 @click.option("--user", is_flag=True, help="For all your projects: into the settings in your home folder")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask")
 @click.pass_obj
@@ -50,7 +51,7 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
                 "then": presence.CLIENTS[agent].then,
             }
         )
-    for line in _lines(agent, "all your projects" if user else str(root), edit, user=user):
+    for line in _lines(agent, None if user else root, edit):
         session.line(line)
 
 
@@ -72,13 +73,17 @@ def _protect(session: Session, agent: str) -> str:
         return workspace.save(f"takeback install {agent}").id
 
 
-def _lines(agent: str, where: str, edit: apply.Edit, *, user: bool) -> list[str]:
+def _lines(agent: str, root: Path | None, edit: apply.Edit) -> list[str]:
+    """What is so now, and what is next. Without a root it is for all projects."""
     client = presence.CLIENTS[agent]
-    lines = [f"{client.title} is {'now' if edit.diff else 'already'} under protection in {where}."]
+    when, where = "now" if edit.diff else "already", root or "all your projects"
+    lines = [f"{client.title} is {when} under protection in {where}."]
+    if root and Path.cwd().resolve() != root:
+        lines.append(f"Start {client.title} in that folder: it looks for its settings where it is started.")
     if edit.diff:
         lines.append(f"A session that is open now keeps its old settings: start {client.title} again.")
     lines += [client.then] if client.then else []
     lines.append(f"  see that it works   takeback doctor {agent}")
     lines.append("  take back           takeback undo")
-    lines.append(f"  take it out         takeback uninstall {agent}{' --user' if user else ''}")
+    lines.append(f"  take it out         takeback uninstall {agent}{'' if root else ' --user'}")
     return lines

@@ -32,8 +32,8 @@ def command(ctx: click.Context, session: Session, run: str, execute: bool) -> No
     program of the run is started again, in the folder where it was: calls that were completed give their recorded
     results, and the rest is done. Then the exit code is the program's own, and --json writes to standard error.
 
-    A session of hooks that names no process is over when you say so, with its id: what was begun in it and has no
-    end is then settled by looking.
+    A session of an agent is over when you say so, with its id: what was begun in it and has no end is then settled by
+    looking. If the agent goes on all the same, that is another run.
     """
     with session.workspace() as workspace:
         found = workspace.resume(run)

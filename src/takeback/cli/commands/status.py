@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from takeback.agents import tampering
+from takeback.cli.intents import counted_by_state, outbox_lines
 from takeback.cli.live import changed_so_far, session_data, session_lines, sessions
 from takeback.cli.runs import (
     approval_data,
@@ -23,9 +24,9 @@ from takeback.core.change import Change
 from takeback.core.events import Did, Item, RollbackBegan
 from takeback.core.history import History
 from takeback.core.ids import seq_of
-from takeback.core.lifecycle import Life
+from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
-from takeback.core.subjects import SETTLING, Action, Approval, Run
+from takeback.core.subjects import Action, Approval, Run
 from takeback.opening import find_workspace
 
 RUNS_SHOWN = 5
@@ -49,14 +50,16 @@ def command(session: Session) -> None:
         settle(workspace)
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
+        outbox = counted_by_state(workspace)
         so_far = changed_so_far(workspace)
         tampered = tampering.warnings(workspace)
         workspace.notices += tampered
     if session.json:
         data = _data(history, waiting)
+        data["outbox"] = outbox
         data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
-    for line in _lines(str(workspace.root), history, waiting, so_far):
+    for line in [*_lines(str(workspace.root), history, waiting, so_far), *outbox_lines(outbox)]:
         session.line(line)
 
 
@@ -137,6 +140,8 @@ def _remaining(history: History) -> tuple[Action, list[Item]] | None:
 
 def _way_on(history: History, rollback: Action, items: list[Item]) -> str:
     """What helps where a rollback is incomplete. A bare `undo` would go on to something else."""
+    if all(item.did is Did.KEPT for item in items):
+        return "it stays as it is: there is no way back"
     if not any(item.did in (Did.FAILED, Did.CONFLICT) for item in items):
         return "nobody can look whether it is gone, so look yourself"
     if not isinstance(rollback.began, RollbackBegan) or rollback.kind == "redo":

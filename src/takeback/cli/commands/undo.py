@@ -26,6 +26,11 @@ from takeback.cli.session import Session, TakebackCommand
     help="Only what this agent or subagent did: of the IDs, or of the last run in which it did something",
 )
 @click.option("--path", "paths", metavar="P", multiple=True, help="Only this file or folder; may be repeated")
+@click.option(
+    "--conversation",
+    is_flag=True,
+    help="Also have the agent's client go on from before it, in a copy of the conversation (Claude Code)",
+)
 @PREVIEW
 @ON_CONFLICT
 @click.pass_obj
@@ -37,6 +42,7 @@ def command(
     to: str | None,
     agent: str,
     paths: tuple[str, ...],
+    conversation: bool,
     preview: bool,
     on_conflict: str,
 ) -> None:
@@ -54,5 +60,6 @@ def command(
                 *ids, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
             ),
             last=not ids and not to and not agent and not paths,
+            forking=conversation,
         )
     ctx.exit(code)

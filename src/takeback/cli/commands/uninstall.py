@@ -8,6 +8,7 @@ from takeback import config
 from takeback.agents import presence
 from takeback.agents.settings import apply
 from takeback.cli.asking import may_write
+from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand
 from takeback.errors import RefusedError
 from takeback.opening import find_root, find_workspace
@@ -15,7 +16,7 @@ from takeback.storage.registry import Registry
 
 
 @click.command("uninstall", cls=TakebackCommand)
-@click.argument("agent")
+@click.argument("agent", shell_complete=clients)
 @click.option("--user", is_flag=True, help="From the settings in your home folder")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask")
 @click.pass_obj

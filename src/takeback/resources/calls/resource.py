@@ -104,31 +104,37 @@ class Calls:
             known = self._known(swap.present.data["action"])
         except CorruptionError as error:
             return Swapped(swap.target, Did.FAILED, swap.present, verified=False, why=_lost(error))
-        try:
-            if known.check and look(known) is ABSENT:
-                return Swapped(swap.target, Did.ALREADY, ABSENT, verified=True)
-        except BackendError:
-            pass  # asked again below, where it counts
-        faults.reach(UNDOING)
-        try:
-            _patiently(known.undo, known.call)
-        except BackendError as error:
-            return Swapped(swap.target, Did.FAILED, swap.present, verified=False, why=error.message)
-        faults.reach(UNDONE)
-        return self._verdict(swap, known)
+        return undone(swap, known)
 
-    def _verdict(self, swap: Swap, known: Known) -> Swapped:
-        if not known.check:
-            why = "it has no check, so nobody could look"
-            return Swapped(swap.target, Did.COMPENSATED, ABSENT, verified=False, why=why)
-        try:
-            found = look(known)
-        except BackendError as error:
-            return Swapped(swap.target, Did.UNVERIFIABLE, swap.present, verified=False, why=error.message)
-        if found is ABSENT:
-            return Swapped(swap.target, Did.COMPENSATED, ABSENT, verified=True)
-        why = f"{known.undo} returned, but {known.check} still finds it"
-        return Swapped(swap.target, Did.FAILED, swap.present, verified=True, why=why)
+
+def undone(swap: Swap, known: Known) -> Swapped:
+    """Take a call back with its undo handler, and look."""
+    try:
+        if known.check and look(known) is ABSENT:
+            return Swapped(swap.target, Did.ALREADY, ABSENT, verified=True)
+    except BackendError:
+        pass  # asked again below, where it counts
+    faults.reach(UNDOING)
+    try:
+        _patiently(known.undo, known.call)
+    except BackendError as error:
+        return Swapped(swap.target, Did.FAILED, swap.present, verified=False, why=error.message)
+    faults.reach(UNDONE)
+    return _verdict(swap, known)
+
+
+def _verdict(swap: Swap, known: Known) -> Swapped:
+    if not known.check:
+        why = "it has no check, so nobody could look"
+        return Swapped(swap.target, Did.COMPENSATED, ABSENT, verified=False, why=why)
+    try:
+        found = look(known)
+    except BackendError as error:
+        return Swapped(swap.target, Did.UNVERIFIABLE, swap.present, verified=False, why=error.message)
+    if found is ABSENT:
+        return Swapped(swap.target, Did.COMPENSATED, ABSENT, verified=True)
+    why = f"{known.undo} returned, but {known.check} still finds it"
+    return Swapped(swap.target, Did.FAILED, swap.present, verified=True, why=why)
 
 
 def _lost(error: CorruptionError) -> str:

@@ -27,3 +27,25 @@ class Claims(Protocol):
 
     def rules(self) -> str:
         """What the answers depend on."""
+
+
+class Nobody:
+    """Where all files are looked after as files."""
+
+    def claims(self, _path: bytes, _folder_fd: int, _found: os.stat_result) -> bool:
+        return False
+
+    def beside(self, _path: bytes) -> Iterable[bytes]:
+        return ()
+
+    def again(self) -> Iterable[bytes]:
+        return ()
+
+    def holds(self, _folder: bytes) -> bool:
+        return False
+
+    def forget(self) -> None:
+        """There is nothing to forget."""
+
+    def rules(self) -> str:
+        return ""

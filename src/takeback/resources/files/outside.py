@@ -22,10 +22,12 @@ from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import BackendError, ContentGone, CorruptionError
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
-from takeback.resources.files.entry import FOLDER, Entry, entry_of, join, split, version_of
+from takeback.resources.files.claims import Nobody
+from takeback.resources.files.entry import FOLDER, OPAQUE, Entry, entry_of, join, split, version_of
 from takeback.resources.files.foresight import merge_files
 from takeback.resources.files.place import Place
 from takeback.resources.files.resource import Files, file_text, state_of, tree_of
+from takeback.resources.files.staging import is_anothers
 from takeback.resources.files.tree import reach_content, same
 from takeback.resources.files.view import Picture, Scope, View, decode, encode
 
@@ -35,33 +37,14 @@ MARKED = faults.crash_point("outside-marked")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _RESCUED = "takeback-rescued-"
 
+UNKNOWN = version_of(Entry(OPAQUE, 0, 0, 0, 0, 0))
+"""What nobody can look at now. It is like nothing that was ever recorded."""
+
 T = TypeVar("T")
 
 
 class FolderClosed(BackendError):
     """The folder around a path outside the workspace cannot be opened."""
-
-
-class Nobody:
-    """Nobody looks after files outside the workspace in another way than as files."""
-
-    def claims(self, _path: bytes, _folder_fd: int, _found: os.stat_result) -> bool:
-        return False
-
-    def beside(self, _path: bytes) -> Iterable[bytes]:
-        return ()
-
-    def again(self) -> Iterable[bytes]:
-        return ()
-
-    def holds(self, _folder: bytes) -> bool:
-        return False
-
-    def forget(self) -> None:
-        pass
-
-    def rules(self) -> str:
-        return ""
 
 
 class Outside:
@@ -128,6 +111,11 @@ class Outside:
         faults.reach(MARKED)
         return Mark(self.name, state_of(state), evidence, tuple(stated))
 
+    def again(self, mark: Mark) -> Mark:
+        """Look once more at what a mark looked at."""
+        self._looked_at = self._view = self._picture(mark).view
+        return self.mark()
+
     def settled(self, mark: Mark) -> None:
         """Nothing is remembered from one mark to the next but what is on disk."""
 
@@ -138,11 +126,13 @@ class Outside:
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         found: dict[Target, Version] = {}
         for scope, some in _scoped({target: target for target in targets}):
-            with self._opened(scope) as files:
-                now = files.read(_inner(target, scope) for target in some) if files else {}
-                for target in some:
-                    version = now.get(_inner(target, scope), ABSENT)
-                    found[target] = _outer(version, scope)
+            try:
+                with self._opened(scope) as files:
+                    now = files.read(_inner(target, scope) for target in some) if files else {}
+            except FolderClosed:
+                found |= dict.fromkeys(some, UNKNOWN)
+                continue
+            found |= {target: _outer(now.get(_inner(target, scope), ABSENT), scope) for target in some}
         return found
 
     def changed_at(self, target: Target) -> int:
@@ -231,18 +221,24 @@ class Outside:
         found: dict[Target, tuple[Do, str]] = {}
         staying = _paths(target for target in kept if target.resource == self.name)
         for scope, some in _scoped({swap.target: swap for swap in swaps}):
-            with self._opened(scope) as files:
-                if files is None:
-                    why = f"{text_of(scope.folder)}, the folder around it, is gone"
-                    found |= {target: (Do.CONFLICT, why) for target, swap in some.items() if swap.goal}
-                    continue
-                around = [_target(path) for path in map(scope.inner, staying) if path]
-                inner = files.foresee([_inner_swap(swap, scope) for swap in some.values()], around)
-                found |= {
-                    target: inner[_inner(target, scope)] for target in some if _inner(target, scope) in inner
-                }
-                found |= _still_held({t: s for t, s in some.items() if t not in found})
+            try:
+                found |= self._foresee(scope, some, staying)
+            except FolderClosed as error:
+                found |= dict.fromkeys(some, (Do.CONFLICT, error.message))
         return found
+
+    def _foresee(
+        self, scope: Scope, swaps: Mapping[Target, Swap], staying: Iterable[bytes]
+    ) -> dict[Target, tuple[Do, str]]:
+        with self._opened(scope) as files:
+            if files is None:
+                why = f"{text_of(scope.folder)}, the folder around it, is gone"
+                return {target: (Do.CONFLICT, why) for target, swap in swaps.items() if swap.goal}
+            around = [_target(path) for path in map(scope.inner, staying) if path]
+            inner = files.foresee([_inner_swap(swap, scope) for swap in swaps.values()], around)
+        named = {target: _inner(target, scope) for target in swaps}
+        found = {target: inner[name] for target, name in named.items() if name in inner}
+        return found | _still_held({target: swap for target, swap in swaps.items() if target not in found})
 
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
@@ -269,6 +265,9 @@ class Outside:
                 else Swapped(target, Did.REMOVED, ABSENT, True)
                 for target, swap in swaps.items()
             ]
+        if is_anothers(scope.folder, rollback):
+            why = f"something of another user has the name of our own folder in {text_of(scope.folder)}"
+            return [Swapped(t, Did.FAILED, swap.present, False, why) for t, swap in swaps.items()]
         inner = {_inner(target, scope): target for target in swaps}
         done = files.swap([_inner_swap(swap, scope) for swap in swaps.values()], rollback, fresh=False)
         return [

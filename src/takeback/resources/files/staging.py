@@ -157,6 +157,21 @@ def left_behind(place: Place, rollback: str) -> LeftStaging | None:
         return None
 
 
+def is_anothers(folder: bytes, rollback: str) -> bool:
+    """Whether another user has taken the name of our folder, as they can where all users share one."""
+    try:
+        place = Place.without_links(folder)
+    except OSError:  # it went in this moment; who works in it has it open
+        return False
+    try:
+        found = os.stat(staging_name(rollback), dir_fd=place.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    finally:
+        place.close()
+    return found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode)
+
+
 def dress(folder_fd: int, name: bytes, entry: Entry) -> None:
     """Give a path the owner, mode, attributes and time of an entry, through no link."""
     path_fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder_fd)

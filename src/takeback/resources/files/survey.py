@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,8 @@ from takeback.core.codec import text_of
 from takeback.ports import Reached, Survey
 
 FILES_MAX, BYTES_MAX = 10_000, 256 << 20
+NAMES_MAX = 1_000
+"""So many names may a wildcard mean: each of them stands in the record of the action."""
 
 _MACHINE = (b"/proc", b"/sys", b"/dev")
 _SHARED_MEMORY = b"/dev/shm"
@@ -40,50 +42,72 @@ class Limits(msgspec.Struct, frozen=True):
 class Surveyor:
     """Looks at what actions name. Nothing is read but names, sizes and rights."""
 
-    def __init__(self, root: Path, own: Path, limits: Callable[[], Limits]) -> None:
-        """`own` is where Takeback keeps its state. The limits are asked for anew each time."""
+    def __init__(
+        self,
+        root: Path,
+        own: Path,
+        limits: Callable[[], Limits],
+        claimed: Callable[[], Collection[bytes]] = tuple,
+    ) -> None:
+        """`own` is where Takeback keeps its state, `claimed` is what somebody else looks after, with all below it.
+
+        Both `limits` and `claimed` are asked for anew each time.
+        """
         self._root = os.fsencode(os.path.realpath(root))
         self._own = os.fsencode(os.path.realpath(own))
         self._limits_now = limits
         self._limits = Limits()
+        self._claimed_now = claimed
+        self._others: Collection[bytes] = ()
 
     def __call__(self, named: Iterable[Reached]) -> Survey:
         found: dict[bytes, None] = {}
         missed: dict[str, None] = {}
         stated: dict[str, None] = {}
-        self._limits = self._limits_now()
+        self._limits, self._others = self._limits_now(), self._claimed_now()
         left = _Left(self._limits)
         for reached in named:
-            for place in self._places(reached):
-                if any(_is_below(place, other) for other in found):
-                    continue
+            for called, places in self._places(reached):
                 try:
-                    self._refuse(place)
-                    if _is_shared(place) and reached.somewhere:
-                        raise Refused("which of the files in it are written is not known")
-                    closed = left.take(place)
+                    new = [place for place in places if not _is_in(place, found)]
+                    closed = self._take(new, reached, left)
                 except Refused as why:
-                    serious = self._limits.capture and not reached.perhaps
-                    said = missed if serious and not (reached.somewhere and _is_shared(place)) else stated
-                    said[f"{text_of(place)} was not captured: {why}"] = None
+                    serious = self._limits.capture and not reached.perhaps and not _is_let_pass(reached)
+                    (missed if serious else stated)[f"{text_of(called)} was not captured: {why}"] = None
                     continue
-                found[place] = None
+                found |= dict.fromkeys(new)
                 missed |= {f"{text_of(path)} was not captured: it cannot be read": None for path in closed}
-        places = [place for place in found if not any(_is_below(place, p) for p in found if p != place)]
+        places = [place for place in found if not _is_in(os.path.dirname(place), found)]
         return Survey(tuple(map(text_of, sorted(places))), tuple(missed), tuple(stated))
 
-    def _places(self, reached: Reached) -> Iterator[bytes]:
-        """Where a path really is, outside the workspace."""
-        path = os.path.normpath(os.fsencode(reached.path))
+    def _take(self, places: Sequence[bytes], reached: Reached, left: _Left) -> list[bytes]:
+        for place in places:
+            self._refuse(place)
+        if _is_let_pass(reached):
+            raise Refused("which of the files in it are written is not known")
+        return left.take(places)
+
+    def _places(self, reached: Reached) -> Iterator[tuple[bytes, list[bytes]]]:
+        """Where a path really is, outside the workspace; or all that a wildcard may mean."""
+        path = os.path.normpath(_at_home(os.fsencode(reached.path)))
+        behind = os.fsencode(reached.really) if reached.really else os.path.realpath(path)
+        if reached.names is not None:
+            start = os.fsencode(reached.names)
+            every = dict.fromkeys(place for found in _beginning(behind, start) for place in _both(found))
+            yield os.path.join(behind, start + b"*"), [place for place in every if not self._is_known(place)]
+            return
         folder, name = os.path.split(path)
         itself = os.path.join(os.path.realpath(folder), name)
-        behind = os.fsencode(reached.really) if reached.really else os.path.realpath(path)
         for place in dict.fromkeys([itself, *([] if _is_machine(itself) else [behind])]):
             if reached.perhaps and (_is_folder(place) or _is_machine(place)):
                 # Many tools are told a folder, and few change all of it.
                 continue
-            if not _is_below(place, self._root):
-                yield _first_missing(place)
+            if not self._is_known(place):
+                yield place, [_first_missing(place)]
+
+    def _is_known(self, place: bytes) -> bool:
+        """Whether it is looked after anyway."""
+        return _is_below(place, self._root) or _is_in(place, self._others)
 
     def _refuse(self, place: bytes) -> None:
         if not self._limits.capture:
@@ -96,6 +120,8 @@ class Surveyor:
             raise Refused("it is no ordinary folder or file")
         if not os.access(os.path.dirname(place), os.R_OK | os.X_OK):
             raise Refused("its folder cannot be looked into")
+        if not os.access(os.path.dirname(place), os.W_OK):
+            raise Refused("its folder is closed to writing, so it could not be put back")
 
 
 class _Left:
@@ -105,14 +131,16 @@ class _Left:
         self._limits = limits
         self._files = self._bytes = 0
 
-    def take(self, place: bytes) -> list[bytes]:
+    def take(self, places: Sequence[bytes]) -> list[bytes]:
         """Count what is there, or refuse it as a whole; gives files in it that could be lost and cannot be read."""
         files, size, closed = self._files, self._bytes, []
-        device = _stat(os.path.dirname(place)).st_dev
-        for path, found in _everything(place):
+        if len(places) > NAMES_MAX:
+            raise Refused(f"more than {NAMES_MAX:,} names are meant")
+        devices = {place: _stat(os.path.dirname(place)).st_dev for place in places}
+        for top, (path, found) in ((place, one) for place in places for one in _everything(place)):
             files += 1
             size += found.st_size if stat.S_ISREG(found.st_mode) else 0
-            if found.st_dev != device:
+            if stat.S_ISDIR(found.st_mode) and found.st_dev != devices[top]:
                 raise Refused(f"{text_of(path)} is on another file system than the folder around it")
             if self._limits.files and files > self._limits.files:
                 raise Refused(f"with it there would be more than {self._limits.files:,} files")
@@ -149,11 +177,47 @@ def _everything(place: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
             raise Refused(f"{text_of(path)} cannot be looked into ({error.strerror})") from error
 
 
+def _at_home(path: bytes) -> bytes:
+    """The home of somebody by name is given as `/~name`, since its place is not known from the words."""
+    home = os.path.expanduser(path[1:]) if path.startswith(b"/~") else path
+    return home if home.startswith(b"/") else path
+
+
 def _first_missing(place: bytes) -> bytes:
     """The highest name on the way that is not there, or the place itself."""
     while not os.path.lexists(os.path.dirname(place)):
         place = os.path.dirname(place)
     return place
+
+
+def _beginning(folder: bytes, start: bytes) -> list[bytes]:
+    """What is in a folder and begins so; the folder itself where nobody can tell."""
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(start)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        return [folder]
+
+
+def _both(place: bytes) -> list[bytes]:
+    """A path itself, and where it leads if it is a link."""
+    return [place, os.path.realpath(place)] if os.path.islink(place) else [place]
+
+
+def _is_in(path: bytes, places: Container[bytes]) -> bool:
+    """Whether it is one of these, or below one."""
+    while path not in places:
+        if path == b"/":
+            return False
+        path = os.path.dirname(path)
+    return True
+
+
+def _is_let_pass(reached: Reached) -> bool:
+    """Whether something is put into a folder that all users share, such as /tmp: that is said, and no more."""
+    somewhere = reached.somewhere and reached.names is None and not reached.deletes
+    return somewhere and _is_shared(os.fsencode(reached.really or reached.path))
 
 
 def _is_below(path: bytes, top: bytes) -> bool:

@@ -71,6 +71,7 @@ class Mirror:
         seen: dict[str, Seen] = {}
         new: list[tuple[str, str]] = []
         changed = set(folders.seen)
+        now_ns = time.time_ns()
         for name, info in self._folder_infos():
             key = (info.st_ino, info.st_mtime_ns)
             if folders.seen.get(name) == key:
@@ -79,7 +80,7 @@ class Mirror:
                 changed.add(name)
                 new += [(name, file) for file in _names(self.objects / name, name)]
             # A folder that changed just now may change again without its time telling.
-            seen[name] = key if time.time_ns() - info.st_mtime_ns > RACY_NS else (0, 0)
+            seen[name] = key if now_ns - info.st_mtime_ns > RACY_NS else (0, 0)
         self._keep(new)
         if not folders.seen:
             changed.add("pack")
@@ -93,9 +94,11 @@ class Mirror:
 
     def _folder_infos(self) -> Iterator[tuple[str, os.stat_result]]:
         """The folders of objects. A link to one is none: what is there is another's."""
+        # There are up to 256 of them, looked at before and after every action.
+        above = f"{self.objects}{os.sep}"
         for name in self._folder_names():
             try:
-                info = os.lstat(self.objects / name)
+                info = os.lstat(above + name)
             except OSError:
                 continue
             if stat.S_ISDIR(info.st_mode):

@@ -6,6 +6,7 @@ what is missing, and computes the name of every object in the pack anew, before 
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -34,8 +35,14 @@ _CONFIG = b"""[core]
 
 
 def program() -> str:
-    """Where git is; nothing where it is not installed."""
-    return shutil.which("git") or ""
+    """Where git is; nothing where it is not installed. Asked with every mark, so looked for once."""
+    found = _found(os.environ.get("PATH", os.defpath))
+    return found if found and os.access(found, os.X_OK) else shutil.which("git") or ""
+
+
+@functools.cache
+def _found(path: str) -> str:
+    return shutil.which("git", path=path) or ""
 
 
 class Needs:

@@ -51,6 +51,8 @@ class Sealed(NamedTuple):
     answers: list[tuple[Waiting, tuple[Record, ...] | TakebackError]]
     view: View
     durable: bool
+    records: list[Record]
+    """What is new, in order."""
 
     @property
     def has_errors(self) -> bool:
@@ -84,6 +86,7 @@ def seal(
     rows: list[Stored] = []
     parts: list[int] = []
     answers: list[tuple[Waiting, tuple[Record, ...] | TakebackError]] = []
+    fresh: list[Record] = []
     ends, known = dict(view.ends), dict(earlier)
     seq, durable = view.head.count, False
     for waiting in group:
@@ -100,10 +103,11 @@ def seal(
             continue
         rows += more
         parts += range(1, len(more) + 1)
+        fresh += records
         answers.append((waiting, records))
         seq = records[-1].seq
         ends[stream] = Head(records[-1].envelope.n, records[-1].digest)
         if batch.key:
             known[batch.key] = records
     head = Head(seq, rows[-1][4]) if rows else view.head
-    return Sealed(view.head, rows, parts, answers, View(head, ends), durable)
+    return Sealed(view.head, rows, parts, answers, View(head, ends), durable, fresh)

@@ -15,25 +15,27 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from takeback.addresses import driver
 from takeback.core.events import Event
+from takeback.core.ids import WORKSPACE
 from takeback.core.record import Record
 from takeback.errors import BackendError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
-from takeback.storage.postgres import loose, statements
+from takeback.storage.postgres import loose, outbox_rows, statements
 from takeback.storage.postgres.anchoring import Anchoring
 from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_lost
 from takeback.storage.postgres.group import Sealed, View, Waiting, keys_of, seal, streams_of
 from takeback.storage.postgres.link import BUSY_S, Address
 from takeback.storage.postgres.notify import Bell
+from takeback.storage.postgres.outbox import PostgresOutbox
 from takeback.storage.postgres.session import Session
 from takeback.storage.rows import Batch, Stored, missing, record_of
 
@@ -83,6 +85,7 @@ class PostgresJournal:
         self._bell = Bell(self.address, workspace)
         self._waiting = threading.Lock()
         self._session = Session(self.address, workspace, patience_s, self._renewed)
+        self.outbox = PostgresOutbox(self._session, self.decide)
         self._session.open()
 
     # Appending
@@ -138,13 +141,13 @@ class PostgresJournal:
     def _carry(self, group: Sequence[Waiting]) -> None:
         """Bring a group to the server, whatever happens to the connection, once."""
         patience = self._session.patience()
-        is_held = self._doubt is not None or self._rivalry > 0
+        is_held = self._doubt is not None or self._rivalry > 0 or any(map(_has_intents, group))
         self._rivalry = max(0, self._rivalry - 1)
         while True:
             try:
                 db = self._session.connection()
                 if is_held:
-                    self._hold(db, group)
+                    self._hold(db, lambda _: [waiting for waiting in group if not waiting.is_done])
                     return
                 if self._try(db, group):
                     return
@@ -176,19 +179,55 @@ class PostgresJournal:
         self._finish(sealed)
         return True
 
-    def _hold(self, db: Db, group: Sequence[Waiting]) -> None:
-        """The same in a transaction that holds the row, so that nobody else moves it meanwhile."""
+    def decide(self, work: Callable[[Db], Sequence[Event]]) -> None:
+        """For the outbox: look and write inside of a transaction, and append what is to be said to the workspace.
+
+        Where the connection is lost and it is not known to be done, it is done again.
+        """
+        said: list[Waiting] = []
+
+        def group(db: Db) -> Sequence[Waiting]:
+            if not said or not said[-1].is_done:
+                words = work(db)
+                said[:] = [Waiting(Batch(tuple(words), WORKSPACE, None, ""), durable=True)] if words else []
+                return said
+            return []  # what was said before the connection was lost is there
+
+        patience = self._session.patience()
+        with self._session.using():
+            while True:
+                try:
+                    self._hold(self._session.connection(), group)
+                    break
+                except self._session.error as error:
+                    lost = is_lost(error)
+                    if lost:
+                        self._session.let_go()
+                    if not lost or not patience.again():
+                        raise explain(error, self.address.name, self._world(said)) from error
+                except BaseException:
+                    self._session.let_go()
+                    raise
+        for waiting in said:
+            waiting.answer()
+
+    def _hold(self, db: Db, made: Callable[[Db], Sequence[Waiting]]) -> None:
+        """Write what is `made` in a transaction that holds the row, so that nobody else moves it meanwhile."""
         try:
             head = statements.lock(db, self._id)
-            group = self._settle(db, group)
+            self._settle(db)
+            group = made(db)
             self._anchoring.trust(head, lambda after: statements.digests(db, self._id, after=after))
             keys, streams = keys_of(group), streams_of(group)
             earlier = statements.find_all(db, self._id, keys) if keys else {}
-            ends = statements.ends(db, self._id, streams) if streams else {}
+            ends = self._view.ends if self._view and self._view.head == head else {}
+            if not streams <= ends.keys():
+                ends = {**ends, **statements.ends(db, self._id, streams)}
             sealed = seal(group, View(head, ends), earlier, self._clock.now_us())
             reach(INSIDE)
             if sealed.rows:
                 statements.write(db, self._id, head, sealed.rows, sealed.parts, durable=sealed.durable)
+                outbox_rows.project(db, self._id, sealed.records)
             elif sealed.durable:
                 # Whoever committed what is answered now may not have waited until it was durable.
                 statements.touch(db, self._id)
@@ -211,7 +250,7 @@ class PostgresJournal:
             raise
         self._doubt = None
 
-    def _settle(self, db: Db, group: Sequence[Waiting]) -> Sequence[Waiting]:
+    def _settle(self, db: Db) -> None:
         """Find out what became of a write without an answer. Nothing more can come of it: its row is held by us."""
         if self._doubt and self._doubt.rows:
             first = self._doubt.rows[0]
@@ -219,7 +258,6 @@ class PostgresJournal:
             if found and found[4] == first[4]:
                 self._finish(self._doubt)
         self._doubt = None
-        return [waiting for waiting in group if not waiting.is_done]
 
     def _finish(self, sealed: Sealed) -> None:
         """From here the events exist."""
@@ -332,6 +370,11 @@ class PostgresJournal:
                 self._session.close()
                 self._bell.close()
                 self.anchor.close()
+
+
+def _has_intents(waiting: Waiting) -> bool:
+    """Whether the outbox has to follow, in the same transaction."""
+    return any(outbox_rows.concerns(event) for event in waiting.batch.events)
 
 
 def _is_known_key(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from takeback.errors import CorruptionError
 from takeback.storage.audit import events
-from takeback.storage.postgres import statements
+from takeback.storage.postgres import outbox_rows, statements
 from takeback.storage.postgres.group import Sealed
 
 if TYPE_CHECKING:
@@ -33,4 +33,5 @@ def restore(db: Db, workspace: int, written: Sequence[Sealed]) -> None:
                 "Nothing was recorded",
                 hint="start again: what this process knows is not what the journal says",
             )
+        outbox_rows.project(db, workspace, sealed.records)
     statements.touch(db, workspace)

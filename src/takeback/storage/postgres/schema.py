@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Db = psycopg.Connection[tuple[Any, ...]]
 
-FORMAT = 1
+FORMAT = 2
 """The newest format; as many as there are files in migrations/."""
 
 MIGRATING = crash_point("journal-migrating")
@@ -21,7 +21,10 @@ MIGRATING = crash_point("journal-migrating")
 # Any number that nobody else takes for a lock of theirs; this one says "TAKE" and "STOR".
 _LOCK = 0x54414B4553544F52
 _VERSION = b"SELECT version FROM takeback_store.format"
-_IS_THERE = b"SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'takeback_store' AND tablename = 'format')"
+_IS_THERE = (
+    b"SELECT EXISTS (SELECT FROM pg_catalog.pg_tables "
+    b"WHERE schemaname = 'takeback_store' AND tablename = 'format')"
+)
 _MAKE = (
     b"CREATE SCHEMA takeback_store; "
     b"CREATE TABLE takeback_store.format (version integer NOT NULL); "

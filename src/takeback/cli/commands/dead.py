@@ -1,0 +1,94 @@
+"""`takeback dead …`."""
+
+from __future__ import annotations
+
+import click
+
+from takeback import config
+from takeback.cli.intents import attempt_data, intent_data, intent_lines, rows
+from takeback.cli.session import Session, TakebackGroup, plural
+from takeback.core.intents import State
+from takeback.core.redact import redact
+from takeback.errors import UsageError
+
+PAGE = 1000
+
+
+@click.group("dead", cls=TakebackGroup)
+def command() -> None:
+    """Look after what could not be delivered
+
+    A dead letter failed for good: at its last attempt, or at once because no further attempt could help. It is kept
+    with what was to be sent and every attempt, until you have it tried again or drop it.
+    """
+
+
+@command.command("list")
+@click.pass_obj
+def list_(session: Session) -> None:
+    """List the dead letters"""
+    with session.workspace() as workspace:
+        found = list(workspace.outbox.page([State.DEAD], limit=PAGE))
+        why = {q.id: workspace.outbox.attempts(q.id)[-1] for q in found}
+    if session.json:
+        return session.data({"dead": [intent_data(q) | {"last": attempt_data(why[q.id])} for q in found]})
+    if not found:
+        return session.line("There are no dead letters.")
+    for line in rows(found):
+        session.line(line)
+    session.line(" look at one   takeback dead show ID")
+    session.line(" try again     takeback dead retry ID")
+
+
+@command.command("show")
+@click.argument("id")
+@click.pass_obj
+def show(session: Session, id: str) -> None:
+    """Show an intent, what it was given, and every attempt at it"""
+    with session.workspace() as workspace:
+        queued = workspace.outbox.get(id)
+        if queued is None:
+            raise UsageError(f"there is no intent {id}", hint="`takeback outbox list --all` lists them")
+        attempts = workspace.outbox.attempts(id)
+    if session.json:
+        return session.data(intent_data(queued) | {"failed": [attempt_data(record) for record in attempts]})
+    for line in intent_lines(queued, attempts):
+        session.line(line)
+
+
+@command.command("retry")
+@click.argument("ids", nargs=-1, metavar="ID…")
+@click.option("--all", "everything", is_flag=True, help="All of them")
+@click.pass_obj
+def retry(session: Session, ids: tuple[str, ...], everything: bool) -> None:
+    """Have dead letters tried again, from the first attempt on
+
+    Mend first what made them fail. A worker then delivers them; those of an ordering key come after what waits now.
+    """
+    with session.workspace() as workspace:
+        chosen = _chosen(ids, [q.id for q in workspace.outbox.page([State.DEAD], limit=10**9)], everything)
+        done = [workspace.outbox.revive(id, config.actor()) for id in chosen]
+    if session.json:
+        return session.data({"retried": [queued.id for queued in done]})
+    session.line(f"{plural(len(done), 'intent')} will be tried again: `takeback outbox worker`")
+
+
+@command.command("drop")
+@click.argument("ids", nargs=-1, metavar="ID…")
+@click.option("--all", "everything", is_flag=True, help="All of them")
+@click.option("--why", metavar="T", default="", help="The reason, for the log")
+@click.pass_obj
+def drop(session: Session, ids: tuple[str, ...], everything: bool, why: str) -> None:
+    """Give dead letters up; they stay in the journal"""
+    with session.workspace() as workspace:
+        chosen = _chosen(ids, [q.id for q in workspace.outbox.page([State.DEAD], limit=10**9)], everything)
+        done = [workspace.outbox.drop(id, config.actor(), redact(why)) for id in chosen]
+    if session.json:
+        return session.data({"dropped": [queued.id for queued in done]})
+    session.line(f"Dropped {plural(len(done), 'dead letter')}.")
+
+
+def _chosen(named: tuple[str, ...], dead: list[str], everything: bool) -> list[str]:
+    if bool(named) == everything:
+        raise UsageError("name dead letters, or say --all; nothing was changed", hint="`takeback dead list`")
+    return dead if everything else list(dict.fromkeys(named))

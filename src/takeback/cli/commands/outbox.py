@@ -1,0 +1,98 @@
+"""`takeback outbox …`."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from takeback.cli.delivering import Watching, notifiers_of
+from takeback.cli.intents import ON_THE_WAY, intent_data, rows
+from takeback.cli.session import Session, TakebackGroup, plural
+from takeback.core.intents import State
+from takeback.workflows.notify import check_notifier
+
+PAGE = 1000
+SHOWN = 50
+
+
+@click.group("outbox", cls=TakebackGroup)
+def command() -> None:
+    """Deliver what runs deferred, and see what waits
+
+    A run that defers something to be sent writes an intent. Once the run has committed, a worker delivers it.
+    """
+
+
+@command.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also what was delivered, cancelled or dropped")
+@click.option("--run", default="", metavar="RUN", help="Only what this run deferred")
+@click.pass_obj
+def list_(session: Session, everything: bool, run: str) -> None:
+    """List what is still to be delivered, and what failed for good"""
+    states = tuple(State) if everything else ON_THE_WAY
+    with session.workspace() as workspace:
+        counts = workspace.outbox.counts()
+        found = list(workspace.outbox.page(states, limit=PAGE if session.json else SHOWN, run=run))
+        while session.json and found and len(found) % PAGE == 0:
+            more = workspace.outbox.page(states, after=found[-1].id, limit=PAGE, run=run)
+            if not more:
+                break
+            found += more
+    if session.json:
+        counted = {state.value: count for state, count in counts.items()}
+        return session.data({"intents": [intent_data(queued) for queued in found], "counts": counted})
+    if not found:
+        return session.line("Nothing is to be delivered.")
+    for line in rows(found):
+        session.line(line)
+    every = sum(count for state, count in counts.items() if state in states)
+    if not run and every > len(found):
+        session.line(f" … {plural(every - len(found), 'more intent')}; --json lists all")
+
+
+@command.command("worker")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 256), default=4, show_default=True, help="Deliveries at a time"
+)
+@click.option("--once", is_flag=True, help="Deliver what is due now, and end")
+@click.option(
+    "--notify",
+    multiple=True,
+    metavar="HOW",
+    help="Tell of each dead letter: command:COMMAND, webhook:URL, desktop or apprise:URL; may be repeated",
+)
+@click.option(
+    "--health",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep a JSON file up to date that says how it goes",
+)
+@click.pass_obj
+def worker(
+    session: Session, concurrency: int, once: bool, notify: tuple[str, ...], health: Path | None
+) -> None:
+    """Deliver what committed runs deferred
+
+    Any number of workers may run at once. SIGTERM, or Ctrl-C, ends one when its deliveries have: nothing is lost, and
+    what it had not begun is left to others. Dead letters are also told to the notifiers of `takeback monitor`.
+    """
+    chosen = [check_notifier(text) for text in notify]
+    with session.workspace() as workspace:
+        watching = Watching(session, workspace, [*notifiers_of(workspace), *chosen], health)
+        courier = workspace.courier(concurrency=concurrency, told=watching.told, beat=watching.beat)
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            courier.stop.set()
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            tally = courier.run(once=once)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            watching.end()
+    if session.json:
+        return session.data(watching.data(tally))
+    session.line(watching.line(tally))

@@ -1,0 +1,102 @@
+"""What a worker says while it works: on a terminal, in its health file, and to whoever wants to hear of the dead."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from takeback.cli.session import Session, iso, plural
+from takeback.core.intents import IntentDied, Outcome
+from takeback.engine.courier import Tally
+from takeback.engine.telemetry import Instruments
+from takeback.errors import BackendError
+from takeback.workflows.monitor import Monitor
+from takeback.workflows.notify import send
+from takeback.workspace import Workspace
+
+BEAT_S = 1.0
+
+
+class Watching:
+    """Follows one worker."""
+
+    def __init__(
+        self, session: Session, workspace: Workspace, notifiers: list[str], health: Path | None
+    ) -> None:
+        self._session = session
+        self._workspace = workspace
+        self._notifiers = notifiers
+        self._health = health
+        self._said = 0.0
+        self._instruments = Instruments(workspace.outbox)
+        self._failures: list[str] = []
+
+    def told(self, outcome: Outcome) -> None:
+        """One outcome was recorded."""
+        self._instruments.count(outcome)
+        word, about = outcome.word, outcome.queued.deferred.about
+        if not isinstance(word, IntentDied):
+            return
+        message = f"{self._workspace.root}: {outcome.queued.id}, {about}, failed for good: {word.why}"
+        if not self._session.json:
+            click.echo(f"takeback: {outcome.queued.id}, {about}, is a dead letter: {word.why}", err=True)
+        found = [{"intent": outcome.queued.id, "run": outcome.queued.run, "what": about, "why": word.why}]
+        for notifier in self._notifiers:
+            try:
+                send(notifier, message, found)
+            except BackendError as error:
+                # It stays in the list of dead letters; only this way of telling it failed.
+                self._failures.append(error.message)
+                click.echo(f"takeback: {error.message}", err=True)
+
+    def beat(self, tally: Tally) -> None:
+        now = time.monotonic()
+        if now - self._said < BEAT_S:
+            return
+        self._said = now
+        self._write_health(tally, "running")
+        if self._session.progress.wanted:
+            sys.stderr.write(f"\r\x1b[K{self.line(tally)} ")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._session.progress.wanted:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+        if self._health:
+            self._health.unlink(missing_ok=True)
+
+    def line(self, tally: Tally) -> str:
+        text = f"Delivered {tally.delivered:,}"
+        text += f", {plural(tally.failed, 'attempt')} failed" if tally.failed else ""
+        text += f", {plural(tally.dead, 'dead letter')}: `takeback dead list`" if tally.dead else ""
+        return f"{text}."
+
+    def data(self, tally: Tally) -> dict[str, Any]:
+        return {**msgspec.to_builtins(tally), "not_told": self._failures}
+
+    def _write_health(self, tally: Tally, state: str) -> None:
+        if not self._health:
+            return
+        counts = {name.value: count for name, count in self._workspace.outbox.counts().items()}
+        at = iso(time.time_ns() // 1000)
+        body = {"pid": os.getpid(), "state": state, "at": at, "counts": counts, **msgspec.to_builtins(tally)}
+        fresh = self._health.with_name(f".{self._health.name}.{os.getpid()}")
+        try:
+            fresh.write_bytes(msgspec.json.encode(body))
+            fresh.replace(self._health)
+        except OSError as error:
+            raise BackendError(f"{self._health} cannot be written: {error.strerror}") from error
+
+
+def notifiers_of(workspace: Workspace) -> list[str]:
+    """Those that the monitor of this workspace tells."""
+    monitor = Monitor(workspace.root, workspace.state.parent.parent / "monitor" / workspace.state.name)
+    found: list[str] = monitor.settings()["notify"]
+    return found

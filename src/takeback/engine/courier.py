@@ -1,0 +1,241 @@
+"""The worker of the outbox: claim what is due, deliver it, record what came of it; until it is told to stop.
+
+One thread claims, renews and records; some others deliver. What they say is recorded in batches. A delivery that
+does not end in time is given up: its thread is left behind, and what it says later does not count any more.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from takeback import faults
+from takeback.core.events import Process
+from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied, Outcome, Queued
+from takeback.engine import processes
+from takeback.engine.delivery import Delivery
+from takeback.errors import TakebackError
+from takeback.ports import Clock
+from takeback.ports_outbox import Outbox
+
+CLAIMED = faults.crash_point("outbox-claimed")
+STARTED = faults.crash_point("outbox-started")
+SENT = faults.crash_point("outbox-sent")
+SETTLED = faults.crash_point("outbox-settled")
+
+LEASE_S = 60.0
+TICK_S = 0.02
+IDLE_S = 0.5
+LATE_S = 5.0
+"""What a delivery has beyond its own timeout before it is given up."""
+
+
+class Tally(msgspec.Struct):
+    """What a worker has done."""
+
+    delivered: int = 0
+    failed: int = 0
+    dead: int = 0
+    lost: int = 0
+    """Deliveries whose claim was somebody else's by the time they ended."""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who holds a claim: a process, told by more than its number, and which worker of it."""
+
+    process: Process
+    worker: str
+
+
+Told = Callable[[Outcome], None]
+
+
+class Courier:
+    """One worker."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        deliver: Delivery,
+        clock: Clock,
+        *,
+        concurrency: int = 4,
+        lease_s: float = LEASE_S,
+        told: Told = lambda _: None,
+        beat: Callable[[Tally], None] = lambda _: None,
+    ) -> None:
+        """`told` hears of each outcome that was recorded, `beat` of how it goes, several times a second."""
+        self.tally = Tally()
+        self.stop = threading.Event()
+        self._outbox = outbox
+        self._deliver = deliver
+        self._clock = clock
+        self._concurrency = concurrency
+        self._lease_s = lease_s
+        self._told = told
+        self._beat = beat
+        owner = Owner(processes.this_process(), secrets.token_hex(4))
+        self._owner = msgspec.json.encode(owner).decode()
+        self._work: queue.SimpleQueue[Queued | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Outcome | Queued] = queue.SimpleQueue()
+        self._held: dict[str, Queued] = {}
+        self._begun: dict[str, float] = {}
+        self._renewed = 0.0
+        self._threads = 0
+        self._unsaid: list[Outcome] = []
+
+    def run(self, *, once: bool = False, run: str = "") -> Tally:
+        """Deliver until `stop` is set; with `once` until nothing is due now."""
+        bury(self._outbox)
+        try:
+            while not self.stop.is_set() and self._turn(once=once, run=run):
+                self._beat(self.tally)
+            self._drain()
+        finally:
+            for _ in range(self._threads):
+                self._work.put(None)
+            self._outbox.free(self._owner)
+        self._beat(self.tally)
+        return self.tally
+
+    def _turn(self, *, once: bool, run: str) -> bool:
+        """Claim, record, and wait where there is nothing to do; False where that was all."""
+        came = self._claim(run) if len(self._held) <= self._concurrency else 0
+        ended = self._record(wait=bool(self._held))
+        if self._held or came or ended:
+            return True  # what has just ended may have made the next of its ordering key due
+        if once:
+            return False
+        bury(self._outbox)
+        self.stop.wait(self._idle_s())
+        return True
+
+    def _claim(self, run: str) -> int:
+        # Enough that no thread waits for a claim, and no more: what is held here nobody else can deliver.
+        limit = 2 * self._concurrency - len(self._held)
+        claimed = self._outbox.claim(self._owner, limit, self._lease_s, run=run)
+        faults.reach(CLAIMED)
+        for queued in claimed:
+            self._held[queued.id] = queued
+            self._work.put(queued)
+        for _ in range(min(self._concurrency, len(self._held)) - self._threads):
+            self._start_thread()
+        return len(claimed)
+
+    def _start_thread(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._deliver_all, name="takeback-courier", daemon=True).start()
+
+    def _deliver_all(self) -> None:
+        """What one thread does."""
+        while (queued := self._work.get()) is not None:
+            try:
+                mine = self._outbox.start([queued])
+            except TakebackError:
+                mine = frozenset()  # the lease will tell; whoever claims next hears of what is wrong
+            if not mine:
+                self._done.put(queued)
+                continue
+            self._begun[queued.id] = time.monotonic()
+            faults.reach(STARTED)
+            outcome = self._deliver(queued)
+            faults.reach(SENT)
+            self._done.put(outcome)
+
+    def _record(self, *, wait: bool) -> int:
+        """Record what the threads said, hold the rest longer, give up what takes too long; gives how many ended."""
+        ended = self._ended(wait=wait)
+        ended = [one for one in ended if self._held.get(_of(one).id) is _of(one)]
+        for one in ended:
+            self._let_go(_of(one).id)
+        outcomes = [one for one in ended if isinstance(one, Outcome)]
+        for late in [self._late(id) for id in self._too_late()]:
+            outcomes.append(late)
+            self._let_go(late.queued.id)
+        self._unsaid += outcomes
+        if self._unsaid:
+            settled = self._outbox.settle(self._unsaid)
+            faults.reach(SETTLED)
+            said, self._unsaid = self._unsaid, []
+            for outcome in said:
+                self._count(outcome, settled=outcome.queued.id in settled)
+        now = time.monotonic()
+        if self._held and now - self._renewed > self._lease_s / 3:
+            self._renewed = now
+            self._outbox.renew(list(self._held.values()), self._lease_s)
+        return len(ended)
+
+    def _let_go(self, id: str) -> None:
+        self._held.pop(id, None)
+        self._begun.pop(id, None)
+
+    def _ended(self, *, wait: bool) -> list[Outcome | Queued]:
+        found: list[Outcome | Queued] = []
+        try:
+            if wait:
+                found.append(self._done.get(timeout=TICK_S))
+            while True:
+                found.append(self._done.get_nowait())
+        except queue.Empty:
+            return found
+
+    def _too_late(self) -> list[str]:
+        now = time.monotonic()
+        return [
+            id
+            for id, queued in self._held.items()
+            if now - self._begun.get(id, now) > queued.deferred.timeout_s + LATE_S
+        ]
+
+    def _late(self, id: str) -> Outcome:
+        # Its thread may never come back: another one takes its place.
+        self._start_thread()
+        return self._deliver.late(self._held[id])
+
+    def _count(self, outcome: Outcome, *, settled: bool) -> None:
+        if not settled:
+            self.tally.lost += 1
+            return
+        match outcome.word:
+            case IntentDelivered():
+                self.tally.delivered += 1
+            case IntentAttempted():
+                self.tally.failed += 1
+            case IntentDied():
+                self.tally.dead += 1
+        self._told(outcome)
+
+    def _drain(self) -> None:
+        """Let what is in the hands of a thread come to its end; what is not is given back."""
+        try:
+            while queued := self._work.get_nowait():
+                self._held.pop(queued.id, None)
+        except queue.Empty:
+            pass
+        while self._held:
+            self._record(wait=True)
+
+    def _idle_s(self) -> float:
+        due_us = self._outbox.next_due_us()
+        left_s = (due_us - self._clock.now_us()) / 1e6 if due_us else IDLE_S
+        return min(IDLE_S, max(TICK_S, left_s))
+
+
+def bury(outbox: Outbox) -> None:
+    """Give up what workers hold that are gone: on one machine nobody has to wait for their lease."""
+    for owner in outbox.owners():
+        try:
+            process = msgspec.json.decode(owner, type=Owner).process
+        except msgspec.DecodeError:
+            continue  # not one of ours; its lease will tell
+        if process.host == processes.this_process().host and not processes.is_alive(process):
+            outbox.free(owner)
+
+
+def _of(one: Outcome | Queued) -> Queued:
+    return one.queued if isinstance(one, Outcome) else one

@@ -1,0 +1,1 @@
+"""What the outbox can send by itself: HTTP requests, webhooks, mail and commands."""

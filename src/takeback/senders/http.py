@@ -1,0 +1,153 @@
+"""HTTP requests. The receiver is given the key in the header Idempotency-Key, the same in every attempt."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from takeback.core.redact import redact
+from takeback.errors import DeliveryFailed, UsageError
+from takeback.senders.sending import Sending
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from takeback.resources.calls.resource import Call
+
+KEY = "Idempotency-Key"
+BODY_MAX = 8 << 10
+AGAIN_MAX_S = 86_400.0
+UNDO = "takeback.senders.http:take_back"
+
+REFUSED = (429, 503)
+"""The receiver says that it did nothing, and to come again."""
+PASSING = (408, 409, 423, 425, *REFUSED, 500, 502, 504)
+"""Worth another try. 409 is what a receiver answers that is still at work on the same key."""
+
+
+def about(
+    method: str,
+    url: str,
+    *,
+    json: Any = None,
+    data: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    undo: Mapping[str, Any] | None = None,
+) -> str:
+    """`POST https://example.org/orders`."""
+    address(url)
+    if json is not None and data is not None:
+        raise UsageError("a request has json or data, not both; nothing was deferred")
+    if undo is not None:
+        if "method" not in undo or "url" not in undo:
+            raise UsageError("undo is a request of its own: a method and a url; nothing was deferred")
+        about(**{**undo, "undo": None})
+    _ = headers
+    return f"{method.upper()} {shown(url)}"
+
+
+def send(
+    sending: Sending,
+    method: str,
+    url: str,
+    *,
+    json: Any = None,
+    data: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    undo: Mapping[str, Any] | None = None,  # noqa: ARG001  for whoever takes it back
+) -> dict[str, Any]:
+    """Send it, or raise DeliveryFailed. Gives the status and the beginning of the answer."""
+    content = data.encode() if data is not None else None
+    return request(sending, method, url, {KEY: sending.key, **(headers or {})}, content=content, json=json)
+
+
+def take_back(call: Call) -> None:
+    """The request that takes another one back."""
+    given = dict(call.kwargs["undo"])
+    given.pop("undo", None)
+    send(Sending(f"{call.key}-undo", 30.0), given.pop("method"), given.pop("url"), **given)
+
+
+def address(url: str) -> tuple[str, str]:
+    """The scheme and the host of a whole address; a UsageError for anything else."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # one that is no number is found only when it is asked for
+        if parts.scheme in ("http", "https") and parts.hostname:
+            if find_spec("httpx2") is None:
+                raise UsageError(
+                    "httpx2 is not installed, so no request could be sent; nothing was deferred",
+                    hint="pip install 'takeback[http]'",
+                )
+            return parts.scheme, parts.hostname
+    except ValueError:
+        pass
+    raise UsageError(f"{redact(str(url))!r} is no address with http:// or https://; nothing was deferred")
+
+
+def shown(url: str) -> str:
+    """An address without what may be a secret in it."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return redact(f"{parts.scheme}://{parts.hostname}{port}{parts.path}")
+
+
+def request(
+    sending: Sending,
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    content: bytes | None = None,
+    json: Any = None,
+) -> dict[str, Any]:
+    import httpx2
+
+    where = shown(url)
+    try:
+        answer = _client().request(
+            method.upper(), url, headers=dict(headers), content=content, json=json, timeout=sending.timeout_s
+        )
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+        raise DeliveryFailed(f"{where} was not reached: {type(error).__name__}", unsure=False) from None
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
+        raise DeliveryFailed(f"{where} cannot be asked: {type(error).__name__}", permanent=True) from None
+    except httpx2.HTTPError as error:
+        # Its own words may repeat an address; only its kind is told.
+        raise DeliveryFailed(f"{where} gave no answer: {type(error).__name__}") from None
+    body = answer.text[:BODY_MAX]
+    if answer.is_success:
+        return {"status": answer.status_code, "body": body}
+    raise _refusal(answer, where)
+
+
+def _refusal(answer: httpx2.Response, where: str) -> DeliveryFailed:
+    status = answer.status_code
+    why = f"{where} answered {status} {answer.reason_phrase}".rstrip()
+    if status not in PASSING:
+        return DeliveryFailed(why, permanent=True, unsure=False)
+    again_s = _seconds(answer.headers.get("retry-after", ""))
+    return DeliveryFailed(why, again_s=again_s, unsure=status not in REFUSED)
+
+
+def _seconds(text: str) -> float | None:
+    """What Retry-After says: a number of seconds, or a date."""
+    try:
+        seconds = (
+            float(text) if text.strip().isdecimal() else parsedate_to_datetime(text).timestamp() - time.time()
+        )
+    except (TypeError, ValueError):
+        return None
+    return min(max(0.0, seconds), AGAIN_MAX_S)
+
+
+@functools.cache
+def _client() -> httpx2.Client:
+    import httpx2
+
+    return httpx2.Client(headers={"User-Agent": "takeback"}, follow_redirects=False)

@@ -1,0 +1,57 @@
+"""A rollback races with the delivery: cancelled and never sent, or sent and reported as sent."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+
+import pytest
+
+from takeback.core.intents import State
+from takeback.errors import RollbackIncomplete
+from tests.outbox import tools, workers
+from tests.outbox.conftest import Place
+
+ROUNDS = 2000 if os.environ.get("TAKEBACK_TEST_ALL") else 60
+
+
+@pytest.mark.timeout(1800)
+def test_never_both_and_never_neither(place: Place) -> None:
+    chance = random.Random(11)
+    outcomes: dict[str, str] = {}
+    with workers.running(place.root, "--concurrency", "2") as worker:
+        warm_up(place)
+        for n in range(ROUNDS):
+            handler = tools.note_with_undo if n % 2 else tools.note
+            with place.tb.run(f"round {n}") as run:
+                run.defer(handler, str(n))
+            time.sleep(chance.choice([0, chance.uniform(0, 0.03), chance.uniform(0, 0.6)]))
+            outcomes[str(n)] = taken_back(place, run.id)
+        workers.stop(worker)
+    sent = Counter(text for what, _, text in tools.said() if what == "sent")
+    unsent = Counter(text for what, _, text in tools.said() if what == "unsent")
+    for text, did in outcomes.items():
+        expected = {"cancelled": (0, 0), "kept": (1, 0), "compensated": (1, 1)}[did]
+        assert (sent[text], unsent[text]) == expected, (text, did)
+    # Both ends of the race were seen.
+    assert {"cancelled", "kept"} <= set(outcomes.values())
+    assert set(place.states()) == {State.CANCELLED, State.DELIVERED}
+
+
+def warm_up(place: Place) -> None:
+    """Wait until the worker works."""
+    with place.tb.run("first") as run:
+        run.defer(tools.note, "first")
+    while State.DELIVERED not in place.states():
+        time.sleep(0.01)
+
+
+def taken_back(place: Place, run: str) -> str:
+    try:
+        report = place.tb.undo(run)
+    except RollbackIncomplete as error:
+        report = error.report
+    (item,) = [item for item in report.items if item.resource == "outbox"]
+    return item.did
