@@ -175,7 +175,7 @@ def test_tables_that_were_dropped_are_said(server: Server, tmp_path: Path) -> No
     dsn = server.make(schema="")
     journal = opened(tmp_path, dsn)
     append(journal)
-    ask(dsn, "DROP TABLE takeback_store.events")
+    ask(dsn, "DROP TABLE takeback_store.events CASCADE")
     with pytest.raises(CorruptionError, match=r"lacks a table of Takeback.*Nothing was recorded"):
         append(journal)
     journal.close()

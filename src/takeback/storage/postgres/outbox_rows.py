@@ -219,8 +219,8 @@ def of_owner(db: Db, workspace: int, owner: str) -> list[Queued]:
 
 
 def owners(db: Db, workspace: int) -> list[str]:
-    query = b"SELECT DISTINCT owner FROM takeback_store.outbox WHERE workspace = %s AND state = 'claimed' ORDER BY owner"
-    return [owner for (owner,) in db.execute(query, (workspace,))]
+    query = b"SELECT DISTINCT owner FROM takeback_store.outbox WHERE workspace = %s AND state = 'claimed'"
+    return sorted(owner for (owner,) in db.execute(query, (workspace,)))
 
 
 def page(db: Db, workspace: int, states: Sequence[str], after: int, limit: int, run: str) -> list[Queued]:
