@@ -5,6 +5,7 @@ Each is as if it had come alone: it has an answer or an error of its own, and th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from takeback.storage.rows import NOTHING, Batch, Stored
 class Waiting:
     """An append and what became of it."""
 
-    __slots__ = ("batch", "durable", "error", "is_done", "records")
+    __slots__ = ("_bell", "batch", "durable", "error", "is_done", "is_woken", "records")
 
     def __init__(self, batch: Batch, *, durable: bool) -> None:
         self.batch = batch
@@ -25,6 +26,26 @@ class Waiting:
         self.records: tuple[Record, ...] = ()
         self.error: BaseException | None = None
         self.is_done = False
+        self.is_woken = False
+        self._bell = threading.Lock()
+        self._bell.acquire()
+
+    def wait(self) -> None:
+        self._bell.acquire()
+
+    def wake(self) -> None:
+        """It is done, or its thread is to lead."""
+        if not self.is_woken:
+            self.is_woken = True
+            self._bell.release()
+
+    def end(self, answer: tuple[Record, ...] | BaseException) -> None:
+        if isinstance(answer, BaseException):
+            self.error = answer
+        else:
+            self.records = answer
+        self.is_done = True
+        self.wake()
 
     def answer(self) -> tuple[Record, ...]:
         if self.error:
@@ -61,11 +82,8 @@ class Sealed(NamedTuple):
     def tell(self) -> None:
         """Give everybody their answer."""
         for waiting, answer in self.answers:
-            if isinstance(answer, TakebackError):
-                waiting.error = answer
-            else:
-                waiting.records = answer
-            waiting.is_done = True
+            if not waiting.is_done:
+                waiting.end(answer)
 
 
 def streams_of(group: Iterable[Waiting]) -> set[str]:
