@@ -90,7 +90,7 @@ class Pool:
         """The turn at an open workspace."""
         while True:
             warm = self._turn_of(root, deadline)
-            if warm.is_current:
+            if _is_current(warm):
                 return warm
             failed, warm.failed = warm.failed, None
             if failed is not None:
@@ -159,6 +159,18 @@ class Pool:
                         del self._warm[root]
                     finally:
                         warm.turn.release()
+
+
+def _is_current(warm: Warm) -> bool:
+    """Whoever fails at this gives the turn back, or nobody would ever have it again."""
+    try:
+        return warm.is_current
+    except BaseException:
+        try:
+            warm.close()
+        finally:
+            warm.turn.release()
+        raise
 
 
 def stand_of(workspace: Workspace) -> Stand:
