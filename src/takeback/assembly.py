@@ -181,7 +181,7 @@ class Assembly:
             self.state,
             self.store,
             contents,
-            claimed=self._sqlite.found.claimed_outside,
+            claimed=self._claimed_outside,
             generation=self._generation,
             progress=self._progress,
         )
@@ -307,8 +307,12 @@ class Assembly:
     @cached_property
     def foresight(self) -> Foresight:
         """What commands would do here."""
-        surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside)
+        surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside)
         return Foresight(self.root, config.home_folder, surveyor, config.here)
+
+    def _claimed_outside(self) -> set[bytes]:
+        """What lies outside the workspace and is looked after all the same: its repository, databases under guard."""
+        return self._sqlite.found.claimed_outside() | self.git.claimed_outside()
 
     def _limits_outside(self) -> Limits:
         given = self.settings.outside

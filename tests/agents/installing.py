@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NODE_VERSION_MIN = 20
 UNUSED_S_MAX = 30 * 86400.0
+FETCH_S_MAX = 600.0
 
 
 def cache() -> Path:
@@ -90,9 +91,11 @@ def _install_wheels(place: Path) -> None:
     base = getattr(sys, "_base_executable", None) or sys.executable
     pip = [base, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile", *options]
     uv = next(iter([*(map(str, (ROOT / ".tools").glob("uv-*/bin/uv"))), shutil.which("uv")]), None)
-    done = subprocess.run(pip, capture_output=True, text=True, env=os.environ | {"PIP_USER": "0"})
+    env = os.environ | {"PIP_USER": "0"}
+    done = subprocess.run(pip, capture_output=True, text=True, env=env, timeout=FETCH_S_MAX)
     if done.returncode and uv:
-        done = subprocess.run([uv, "pip", "install", *options], capture_output=True, text=True)
+        fetch = [uv, "pip", "install", *options]
+        done = subprocess.run(fetch, capture_output=True, text=True, timeout=FETCH_S_MAX)
     assert done.returncode == 0, f"the clients could not be fetched: {done.stderr[-2000:]}"
 
 
@@ -104,6 +107,7 @@ def _install_node(place: Path) -> None:
         cwd=place,
         capture_output=True,
         text=True,
+        timeout=FETCH_S_MAX,
     )
     assert done.returncode == 0, f"the clients could not be fetched: {done.stderr[-2000:]}"
 

@@ -189,9 +189,8 @@ def test_who_cannot_ask_refuses_and_says_how() -> None:
         return decoded(dialect(agent).answer(an_event(agent, kind), ASKED))
 
     assert asked("claude-code")["hookSpecificOutput"]["permissionDecision"] == "ask"
-    assert asked("gemini")["decision"] == "ask"
     assert asked("cursor", K.GATE)["permission"] == "ask"
-    for refusal in (asked("codex")["hookSpecificOutput"], asked("cursor")):
+    for refusal in (asked("codex")["hookSpecificOutput"], asked("cursor"), asked("gemini")):
         assert "deny" in refusal.values()
         assert any("takeback approve q1" in str(text) for text in refusal.values())
     plugin = dialect("opencode").answer(an_event("opencode", K.BEGIN), ASKED)

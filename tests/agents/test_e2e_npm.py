@@ -12,8 +12,8 @@ from .test_e2e_gate import heard, seen, with_remote
 
 pytestmark = pytest.mark.timeout(900)  # the first time, hundreds of megabytes are fetched
 
-# What opencode itself puts beside its plugins is no tool's work, and stays.
-OWN = ("'.opencode/.gitignore'", "'.opencode'")
+# What opencode itself puts beside its plugins and into the repository is no tool's work, and stays.
+OWN = ("'.opencode/.gitignore'", "'.opencode'", "'.git/")
 
 
 @pytest.mark.parametrize("agent", ["gemini", "opencode"])

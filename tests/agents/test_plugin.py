@@ -112,7 +112,9 @@ def test_with_plugin_and_settings_each_call_is_recorded_once_and_taken_back_from
     world = Workspace(desk.project, tmp_path / "state")
     world.do("install", "claude-code")
     with clients.model(tmp_path, script(desk)) as model:
-        begun = clients.claude_code(model, desk, "[scene work] go", "--plugin-dir", str(PLUGIN))
+        # The report of the undo names the prompt, by its first words: the model must not find the scene there.
+        prompt = f"{'Tidy up, please, and leave alone what is not yours. ' * 2}[scene work]"
+        begun = clients.claude_code(model, desk, prompt, "--plugin-dir", str(PLUGIN))
         assert not (desk.project / "app.py").exists()
         assert calls(world) == ["Write", "Bash"]
         session = json.loads(begun.stdout)["session_id"]

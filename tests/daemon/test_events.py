@@ -111,6 +111,17 @@ def test_state_that_was_removed_is_made_anew(agent: Agent, world: Workspace) -> 
     assert [changed(action) for action in recorded(world)] == [["y"]]
 
 
+def test_a_journal_that_is_replaced_by_something_else_is_told_each_time(
+    agent: Agent, world: Workspace
+) -> None:
+    agent.bash("true")
+    (journal,) = world.home.glob("workspaces/*/journal.db")
+    journal.unlink()
+    journal.write_bytes(b"nothing that was ever a journal" * 1000)
+    for _ in range(3):
+        assert "Takeback cannot protect this" in agent.bash("true").refusal
+
+
 @pytest.mark.parametrize("name", ["SessionStart", "Notification", "SubagentStart"])
 def test_what_needs_no_record_opens_nothing(agent: Agent, world: Workspace, name: str) -> None:
     assert agent.tell(agent.event(name)).out == b""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from takeback import config
-from takeback.errors import ConflictError, RunBusy, UsageError
+from takeback.errors import ConflictError, RunBusy, TakebackError, UsageError
 from takeback.opening import JOURNAL
 from takeback.workspace import CONFIG, Workspace
 
@@ -38,7 +38,10 @@ class Warm:
         """Whether what is open is still what lies there; what others wrote to its journal is read for that."""
         if self.workspace is None or places_of(self.workspace) != self.stand[:PLACES]:
             return False
-        self.workspace.ledger.refresh()
+        try:
+            self.workspace.ledger.refresh()
+        except TakebackError:
+            return False  # opened anew, it tells what is wrong, if it still is
         return stand_of(self.workspace) == self.stand
 
     def close(self) -> None:
@@ -90,14 +93,17 @@ class Pool:
         """The turn at an open workspace."""
         while True:
             warm = self._turn_of(root, deadline)
-            if _is_current(warm):
-                return warm
-            failed, warm.failed = warm.failed, None
-            if failed is not None:
+            try:
+                if warm.is_current:
+                    return warm
+                failed, warm.failed = warm.failed, None
+                if failed is not None:
+                    raise failed
+                # The turn goes to that thread, which ends it.
+                threading.Thread(target=self._warm_up, args=(root, warm), daemon=True).start()
+            except BaseException:
                 warm.turn.release()
-                raise failed
-            # The turn goes to that thread, which ends it.
-            threading.Thread(target=self._warm_up, args=(root, warm), daemon=True).start()
+                raise
 
     def _warm_up(self, root: Path, warm: Warm) -> None:
         try:
@@ -159,18 +165,6 @@ class Pool:
                         del self._warm[root]
                     finally:
                         warm.turn.release()
-
-
-def _is_current(warm: Warm) -> bool:
-    """Whoever fails at this gives the turn back, or nobody would ever have it again."""
-    try:
-        return warm.is_current
-    except BaseException:
-        try:
-            warm.close()
-        finally:
-            warm.turn.release()
-        raise
 
 
 def stand_of(workspace: Workspace) -> Stand:

@@ -78,18 +78,18 @@ def can_tell(event: Event) -> bool:
     return event.name in TELLING
 
 
-def can_ask(event: Event) -> bool:
-    """Whether the client asks its human about this call, where it is answered to."""
-    return event.kind is Kind.BEGIN
+def can_ask(_event: Event) -> bool:
+    """Whether the client asks its human. With a terminal it would; without one it ends, and nobody hears why."""
+    return False
 
 
 def answer(event: Event, decision: Decision) -> Answer:
-    """What to print."""
+    """What to print. A question is a refusal that says how to allow it."""
     said: Payload = {}
     warning, reason = decision.warning, decision.reason or "Takeback was told not to let this happen"
-    if decision.do is not Do.ALLOW and event.kind is Kind.BEGIN:
-        said = {"decision": decision.do.value, "reason": reason}
-    elif decision.do is not Do.ALLOW and event.kind in (Kind.PROMPT, Kind.END, Kind.FAILED):
+    if decision.do is Do.ASK:
+        reason = " ".join(filter(None, (reason, decision.how)))
+    if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT, Kind.END, Kind.FAILED):
         said = {"decision": "deny", "reason": reason}
     elif decision.do is not Do.ALLOW:
         warning = "\n".join(filter(None, (warning, reason)))

@@ -10,7 +10,6 @@ import json
 import statistics
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ class _Failed(Exception):
     """What went wrong, in words."""
 
 
-def trial(agent: str, command: str | Sequence[str]) -> Trial:
+def trial(agent: str, command: str) -> Trial:
     """Have a scripted agent change a folder, under the protection of this command; take it back; compare."""
     with scratch() as folder:
         try:
@@ -56,10 +55,9 @@ def trial(agent: str, command: str | Sequence[str]) -> Trial:
 
 
 class _Canary:
-    def __init__(self, agent: str, command: str | Sequence[str], folder: Path) -> None:
+    def __init__(self, agent: str, command: str, folder: Path) -> None:
         self._agent = agent
-        # Agents give the command to a shell; opencode's plugin has it in words.
-        self._command = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        self._command = ["/bin/sh", "-c", command]  # as agents do
         self._root, self._state = folder / "work", folder / "state"
         self._times: list[float] = []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -42,18 +42,29 @@ class Limits(msgspec.Struct, frozen=True):
 class Surveyor:
     """Looks at what actions name. Nothing is read but names, sizes and rights."""
 
-    def __init__(self, root: Path, own: Path, limits: Callable[[], Limits]) -> None:
-        """`own` is where Takeback keeps its state. The limits are asked for anew each time."""
+    def __init__(
+        self,
+        root: Path,
+        own: Path,
+        limits: Callable[[], Limits],
+        claimed: Callable[[], Collection[bytes]] = tuple,
+    ) -> None:
+        """`own` is where Takeback keeps its state, `claimed` is what somebody else looks after, with all below it.
+
+        Both `limits` and `claimed` are asked for anew each time.
+        """
         self._root = os.fsencode(os.path.realpath(root))
         self._own = os.fsencode(os.path.realpath(own))
         self._limits_now = limits
         self._limits = Limits()
+        self._claimed_now = claimed
+        self._others: Collection[bytes] = ()
 
     def __call__(self, named: Iterable[Reached]) -> Survey:
         found: dict[bytes, None] = {}
         missed: dict[str, None] = {}
         stated: dict[str, None] = {}
-        self._limits = self._limits_now()
+        self._limits, self._others = self._limits_now(), self._claimed_now()
         left = _Left(self._limits)
         for reached in named:
             for called, places in self._places(reached):
@@ -83,7 +94,7 @@ class Surveyor:
         if reached.names is not None:
             start = os.fsencode(reached.names)
             every = dict.fromkeys(place for found in _beginning(behind, start) for place in _both(found))
-            yield os.path.join(behind, start + b"*"), [p for p in every if not _is_below(p, self._root)]
+            yield os.path.join(behind, start + b"*"), [place for place in every if not self._is_known(place)]
             return
         folder, name = os.path.split(path)
         itself = os.path.join(os.path.realpath(folder), name)
@@ -91,8 +102,12 @@ class Surveyor:
             if reached.perhaps and (_is_folder(place) or _is_machine(place)):
                 # Many tools are told a folder, and few change all of it.
                 continue
-            if not _is_below(place, self._root):
+            if not self._is_known(place):
                 yield place, [_first_missing(place)]
+
+    def _is_known(self, place: bytes) -> bool:
+        """Whether it is looked after anyway."""
+        return _is_below(place, self._root) or _is_in(place, self._others)
 
     def _refuse(self, place: bytes) -> None:
         if not self._limits.capture:

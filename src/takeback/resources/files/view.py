@@ -32,10 +32,11 @@ class Scope(msgspec.Struct, frozen=True):
         """A test for paths below the folder: what is not in the scope, nor on the way to it, or is another's."""
         on_the_way = {above for path in self.paths for above in _above(path)}
         others = {inner for path in claimed if (inner := self.inner(path))}
+        all_others = not {self.folder, *_above(self.folder)}.isdisjoint(claimed)
 
         def test(path: bytes) -> bool:
             seen = path.partition(b"/")[0] in self.places or path in self.paths or path in on_the_way
-            return not seen or path in others
+            return all_others or not seen or path in others
 
         return test
 

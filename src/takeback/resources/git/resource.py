@@ -64,6 +64,12 @@ class Git:
 
     # The present
 
+    def claimed_outside(self) -> set[bytes]:
+        """The repository's folder where it lies outside the root: nobody else has to look after it."""
+        root = self._observer.place.root
+        folders = {place.find(root).folder, self._observer.place.folder}
+        return {folder for folder in folders if not folder.startswith(root + b"/")}
+
     def mark(self) -> Mark:
         """Look at the repository, and keep it with its objects."""
         self._counted.clear()
