@@ -195,7 +195,7 @@ def test_a_call_that_takes_out_the_hooks_is_told_to_the_human_at_once(desk: Path
 
 
 @pytest.mark.parametrize(
-    ("agent", "name", "switch"),
+    "agent, name, switch",
     [
         ("claude-code", ".claude/settings.local.json", {"disableAllHooks": True}),
         ("claude-code", ".claude/settings.json", {"disableAllHooks": True}),
