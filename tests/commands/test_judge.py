@@ -226,6 +226,7 @@ def test_options_that_change_what_it_does(line: str, reach: Reach) -> None:
         ("ln -s ~/.bashrc rc; echo x >> rc", "/home/me/.bashrc"),
         ("ln -s /opt/tool; cp a tool/b", "/opt/tool/b"),
         ("sudo ln -s /opt sub && touch sub/opt/x", "/opt/x"),
+        ("ln -s /opt a; ln -s a b; rm b/x", "/opt/x"),
         ("ln --symbolic /opt o && cd o && rm x", "/opt/x"),
     ],
 )

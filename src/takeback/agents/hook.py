@@ -44,7 +44,9 @@ def handle(
     event = speech.read(data, env)
     if event.kind is Kind.UNREADABLE:
         warning = f"Takeback could not read what {agent} told it ({event.why}), so this was not protected."
-        if speech.KINDS.get(event.name) is Kind.BEGIN:  # by whose settings it could be allowed, nobody can tell
+        if (
+            speech.KINDS.get(event.name) is Kind.BEGIN
+        ):  # by whose settings it could be allowed, nobody can tell
             event = msgspec.structs.replace(event, kind=Kind.BEGIN)
             return speech.answer(event, Decision(do=Do.DENY, reason=warning, warning=warning))
         return speech.answer(event, Decision(warning=warning))
