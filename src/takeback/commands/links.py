@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from takeback.commands.judgement import Reach, Touched
-from takeback.commands.paths import Ground, place
+from takeback.commands.paths import Ground, below, place
 from takeback.commands.words import WILD, is_known
 
 
@@ -23,11 +23,13 @@ def links_made(ground: Ground, words: Sequence[str], folder: str | None) -> dict
     at = place(ground, last, folder)
     if at is None or at.reach is Reach.UNKNOWN:
         return {}
+    is_folder = last.endswith(("/", ".")) or (folder is not None and below(folder, at.path))
     found: dict[str, str] = {}
     for target in targets:
-        # Whether the last word is a folder, in which the link is made, is not known: both count.
+        # Whether the last word is a folder, in which the link is made, is seldom known: both count.
         name = posixpath.basename(target.rstrip("/"))
-        for link in filter(None, (at.path, name and posixpath.join(at.path, name))):
+        made = ["" if is_folder else at.path, posixpath.join(at.path, name) if name else ""]
+        for link in filter(None, made):
             led = place(ground, target, posixpath.dirname(link))
             if led is not None and led.path != link:
                 found[link] = led.path
