@@ -273,3 +273,26 @@ def test_a_session_that_is_open_in_two_terminals(
     assert (made.life, [str(c.target) for c in made.changes if c.before != c.after]) == (Life.DONE, ["made"])
     assert tb.undo(made.id).verdict == "clean"
     assert not (desk / "made").exists()
+
+
+@pytest.mark.parametrize("then", ["prompt", "call", "stop", "end"])
+@pytest.mark.parametrize("command", ["rm app.py", "git push"])
+def test_what_the_human_does_after_saying_no_is_not_taken_back(
+    command: str, then: str, desk: Path, tb: Workspace
+) -> None:
+    """A call that is refused in the client is begun and never ended. Until the next event the human works."""
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.shell(command, "c1")
+    (desk / "app.py").write_text("print('mine')\n")
+    if then == "prompt":
+        client.prompt("not that", "p2")
+    elif then == "call":
+        client.shell("ls", "c2")
+    elif then == "stop":
+        client.stop()
+    else:
+        client.end()
+    with pytest.raises(ConflictError, match="in doubt who changed it"):
+        tb.undo(next(iter(tb.history.actions)))
+    assert (desk / "app.py").read_text() == "print('mine')\n"
