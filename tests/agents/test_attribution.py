@@ -289,6 +289,7 @@ def test_what_the_human_does_after_saying_no_is_not_taken_back(
         client.prompt("not that", "p2")
     elif then == "call":
         client.shell("ls", "c2")
+        client.ran("ls", "c2")
     elif then == "stop":
         client.stop()
     else:

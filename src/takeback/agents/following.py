@@ -166,7 +166,7 @@ class Following:
         if ASKED in action.ref.split():
             action.drop(f"as far as {self._agent} told, it was not allowed")
         else:
-            action.end(error=UNTOLD)
+            action.end(error=UNTOLD, presumed=True)
 
     def _end_background(self, event: Event) -> None:
         session = self._session(event)
