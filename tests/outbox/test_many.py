@@ -20,7 +20,7 @@ from tests.outbox.sink import Sink, effects
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 INTENTS = 20_000 if ALL else 500
-KILLS_S = (2.0, 10.0) if ALL else (0.5, 2.5)
+KILLS_S = (2.0, 10.0) if ALL else (1.0, 3.0)
 EACH = 25
 ORDERS = 20
 WORKERS = 4

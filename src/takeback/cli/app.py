@@ -36,7 +36,7 @@ COMMANDS = {
     "outbox": "Deliver what runs deferred, and see what waits",
     "dead": "Look after what could not be delivered",
     "install": "Protect what a coding agent does, with hooks in its own settings",
-    "uninstall": "Take these hooks out again",
+    "uninstall": "Take Takeback's hooks out of an agent's settings again",
     "doctor": "Prove that your coding agents are protected, with a trial of each",
     "verify": "Check that nothing recorded was lost or altered",
     "plan": "Check a plan against the safety rules, or run it",
