@@ -71,6 +71,7 @@ class Leases:
             raise UsageError(f"a lock of {ttl_s} s is over before it is used; nothing was locked")
         seconds_of("wait_s", wait_s)
         deadline, token = time.monotonic() + wait_s, secrets.token_hex(8) if wait_s else ""
+        self.bury(self.store.all())
         try:
             while True:
                 found = self.store.acquire(
