@@ -62,7 +62,8 @@ class LockGuard:
 
     def after(self, action: Action, line: Callable[[], list[Process]] = list) -> list[Trespass]:
         """What an action changed all the same, although others have it locked."""
-        names = sorted({change.target.name for change in action.changes if change.target.resource == FILES})
+        made = (c for c in action.changes if c.target.resource == FILES and c.before.id != c.after.id)
+        names = sorted({change.target.name for change in made})
         foreign = self._foreign(action.stream, "", line) if names else []
         return [
             Trespass(name, lease)
