@@ -36,7 +36,7 @@ class Outbox(Protocol):
 
     def settle(self, outcomes: Sequence[Outcome]) -> frozenset[str]:
         """Record how attempts ended: delivered, to be tried again, or dead. Those that are not held any more are
-        left out. Gives the ids of those that were recorded."""
+        left out, and of two on one claim the first counts. Gives the ids of those that were recorded."""
 
     def free(self, owner: str) -> int:
         """Give up all that this owner holds, because it is gone or is ending; gives how many that were."""

@@ -22,6 +22,10 @@ def until(path: str) -> str:
     return f"n=0; until [ -e {path} ] || [ $((n=n+1)) -gt 3000 ]; do sleep 0.01; done"
 
 
+# Paths outside are written in a way that nobody foresees who reads the command: those that are named outright are
+# captured too, and would be further changes.
+
+
 def entries(world: Workspace) -> dict[str, dict[str, Any]]:
     """What the log says, by name; the latest of each."""
     found = world.do("log", "--json", "-n", "0").json["entries"]
@@ -65,7 +69,7 @@ def test_a_change_belongs_to_the_innermost_action(world: Workspace) -> None:
 
 def test_overlapping_changes_are_shared_and_only_both_go_back(world: Workspace, tmp_path: Path) -> None:
     world.save()
-    script = "touch ../{0}-is-here; echo {0} > {0}.md; " + until("../go-{0}")
+    script = "touch $(echo ../{0}-is-here); echo {0} > {0}.md; " + until("../go-{0}")
     one = start(world, *shell(world, "one", script.format("one")))
     two = start(world, *shell(world, "two", script.format("two")))
     for name in ("one", "two"):
@@ -90,7 +94,7 @@ def test_overlapping_changes_are_shared_and_only_both_go_back(world: Workspace, 
 def test_undo_waits_for_an_action_that_is_about_to_end(world: Workspace, tmp_path: Path) -> None:
     """`undo` waits up to 10 s for an open action to end; it must not keep it from ending."""
     world.save()
-    running = start(world, *shell(world, "agent", "echo new > plan.md; touch ../here; sleep 1"))
+    running = start(world, *shell(world, "agent", "echo new > plan.md; touch $(echo ../here); sleep 1"))
     wait_for_file(tmp_path / "here")
     done = world.run("undo")
     assert ended(running).code == 0
@@ -105,7 +109,7 @@ def test_what_a_process_left_behind_changes_is_in_doubt_and_no_drift(
     world: Workspace, tmp_path: Path
 ) -> None:
     world.save()
-    later = f"{until('../go')}; echo late > late.md; touch ../wrote; {until('../end')}"
+    later = f"{until('../go')}; echo late > late.md; touch $(echo ../wrote); {until('../end')}"
     done = world.agent(f"echo new > plan.md; ({later}) > /dev/null 2>&1 &", name="agent")
     assert "still running" in done.stderr
     assert entries(world)["agent"]["state"] == "background"
@@ -122,7 +126,7 @@ def test_what_a_process_left_behind_changes_is_in_doubt_and_no_drift(
     agent = entries(world)["agent"]["id"]
     wait_for(lambda: world.run("save").code == 0 and entries(world)["agent"]["state"] == "done")
     conflicts = items(world.do("undo", "--json", agent, code=3))
-    assert conflicts["late.md"] == "conflict" and conflicts["plan.md"] == "restored"
+    assert conflicts["late.md"] == "conflict" and conflicts["plan.md"] == "untouched"
     world.undo(agent, "--on-conflict", "overwrite")
     assert world.read("plan.md") == "old\n" and not world.has("late.md")
 
@@ -139,7 +143,7 @@ def test_status_names_what_still_runs(world: Workspace, tmp_path: Path) -> None:
 
 def killed_while_working(world: Workspace, script: str, until: Path) -> int:
     """Kill `takeback run` itself, so that its command is left alone; gives the command's process number."""
-    process = start(world, *shell(world, "agent", f"echo $$ > ../pid; {script}"))
+    process = start(world, *shell(world, "agent", f"echo $$ > $(echo ../pid); {script}"))
     wait_for_file(until)
     process.kill()
     process.wait()
@@ -167,7 +171,7 @@ def end_command(pid: int) -> None:
 
 def test_killed_before_anything_changed(world: Workspace, tmp_path: Path) -> None:
     world.save()
-    pid = killed_while_working(world, "touch ../here; exec sleep 60", tmp_path / "here")
+    pid = killed_while_working(world, "touch $(echo ../here); exec sleep 60", tmp_path / "here")
     end_command(pid)
     world.save()
     assert entries(world)["agent"]["state"] == "settled"
@@ -182,8 +186,8 @@ def test_killed_after_it_changed_something(looked: bool, world: Workspace, tmp_p
     world.human("own.md", "old\n")
     world.human("doubtful.md", "old\n")
     world.save()
-    script = f"echo new > own.md; sleep 1.3; touch ../here; {until('../go')}; "
-    script += "echo new > doubtful.md; touch ../wrote; exec sleep 60"
+    script = f"echo new > own.md; sleep 1.3; touch $(echo ../here); {until('../go')}; "
+    script += "echo new > doubtful.md; touch $(echo ../wrote); exec sleep 60"
     pid = killed_while_working(world, script, tmp_path / "here")
     (tmp_path / "go").touch()
     wait_for_file(tmp_path / "wrote")
@@ -198,7 +202,7 @@ def test_killed_after_it_changed_something(looked: bool, world: Workspace, tmp_p
     agent = entries(world)["agent"]
     assert agent["state"] == "settled"
     did = items(world.do("undo", "--json", agent["id"], code=3))
-    assert (did["own.md"], did["doubtful.md"]) == ("restored", "conflict")
+    assert (did["own.md"], did["doubtful.md"]) == ("untouched", "conflict")
     world.undo(agent["id"], "--on-conflict", "keep")
     assert (world.read("own.md"), world.read("doubtful.md")) == ("old\n", "new\n")
 
@@ -206,6 +210,8 @@ def test_killed_after_it_changed_something(looked: bool, world: Workspace, tmp_p
 def test_the_next_command_says_what_it_settled(world: Workspace, tmp_path: Path) -> None:
     world.save()
     end_command(
-        killed_while_working(world, "echo new > plan.md; touch ../here; exec sleep 60", tmp_path / "here")
+        killed_while_working(
+            world, "echo new > plan.md; touch $(echo ../here); exec sleep 60", tmp_path / "here"
+        )
     )
     assert "interrupted" in world.do("save").said

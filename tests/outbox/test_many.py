@@ -18,7 +18,9 @@ from tests.outbox import workers
 from tests.outbox.conftest import Place
 from tests.outbox.sink import Sink, effects
 
-INTENTS = 20_000 if os.environ.get("TAKEBACK_TEST_ALL") else 500
+ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
+INTENTS = 20_000 if ALL else 500
+KILLS_S = (2.0, 10.0) if ALL else (1.0, 3.0)
 EACH = 25
 ORDERS = 20
 WORKERS = 4
@@ -76,7 +78,7 @@ def troubled(place: Place, sink: Sink) -> Iterator[None]:
     over = threading.Event()
 
     def disturb() -> None:
-        while not over.wait(chance.uniform(0.5, 2.5)):
+        while not over.wait(chance.uniform(*KILLS_S)):
             one = chance.randrange(WORKERS)
             workers.kill(crew[one])
             crew[one] = workers.start(place.root, "--concurrency", "4")

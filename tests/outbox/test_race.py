@@ -14,7 +14,7 @@ from takeback.errors import RollbackIncomplete
 from tests.outbox import tools, workers
 from tests.outbox.conftest import Place
 
-ROUNDS = 2000 if os.environ.get("TAKEBACK_TEST_ALL") else 60
+ROUNDS = 2000 if os.environ.get("TAKEBACK_TEST_ALL") else 40
 
 
 @pytest.mark.timeout(1800)

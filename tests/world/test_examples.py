@@ -15,7 +15,14 @@ from takeback.opening import open_workspace
 
 from .cli import REPOSITORY, environment
 
-EXAMPLES = ["research_report_email", "replanning", "multi_step_migration", "sqlite_migration", "git_history"]
+EXAMPLES = [
+    "research_report_email",
+    "replanning",
+    "multi_step_migration",
+    "sqlite_migration",
+    "git_history",
+    "deferred_messages",
+]
 
 
 def follow(name: str, folder: Path, *words: str) -> str:
@@ -107,4 +114,13 @@ def test_a_history_is_taken_back_and_a_branch_of_the_human_stays(tmp_path: Path)
     assert "The agent has been here: HEAD -> main Add shoes\n" in said
     assert "  idea: Add hats\n  main: Add hats\n  mine: Add scarves\n" in said
     assert "git fsck finds nothing wrong" in said
+    assert is_whole(tmp_path)
+
+
+def test_only_what_was_committed_and_not_taken_back_is_announced(tmp_path: Path) -> None:
+    said = follow("deferred_messages", tmp_path, str(tmp_path))
+    assert "the build is broken. Takeback: Took back 2 changes: restored NOTES, cancelled command" in said
+    assert "notes: 1.3; announced: []" in said and "delivered 1" in said
+    assert said.endswith("notes: 1.2; announced: ['1.2']\n")
+    assert (tmp_path / "channel").read_text().startswith("1.2 is out (")
     assert is_whole(tmp_path)

@@ -37,7 +37,7 @@ COMMANDS = {
     "dead": "Look after what could not be delivered",
     "locks": "See who works on what, and lock it for yourself",
     "install": "Protect what a coding agent does, with hooks in its own settings",
-    "uninstall": "Take these hooks out again",
+    "uninstall": "Take Takeback's hooks out of an agent's settings again",
     "doctor": "Prove that your coding agents are protected, with a trial of each",
     "verify": "Check that nothing recorded was lost or altered",
     "plan": "Check a plan against the safety rules, or run it",

@@ -151,11 +151,12 @@ class Courier:
         """Record what the threads said, hold the rest longer, give up what takes too long; gives how many ended."""
         ended = self._ended(wait=wait)
         ended = [one for one in ended if self._held.get(_of(one).id) is _of(one)]
+        for one in ended:
+            self._let_go(_of(one).id)
         outcomes = [one for one in ended if isinstance(one, Outcome)]
-        outcomes += [self._late(id) for id in self._too_late()]
-        for one in (*ended, *outcomes):
-            self._held.pop(_of(one).id, None)
-            self._begun.pop(_of(one).id, None)
+        for late in [self._late(id) for id in self._too_late()]:
+            outcomes.append(late)
+            self._let_go(late.queued.id)
         self._unsaid += outcomes
         if self._unsaid:
             settled = self._outbox.settle(self._unsaid)
@@ -168,6 +169,10 @@ class Courier:
             self._renewed = now
             self._outbox.renew(list(self._held.values()), self._lease_s)
         return len(ended)
+
+    def _let_go(self, id: str) -> None:
+        self._held.pop(id, None)
+        self._begun.pop(id, None)
 
     def _ended(self, *, wait: bool) -> list[Outcome | Queued]:
         found: list[Outcome | Queued] = []

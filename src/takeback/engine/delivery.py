@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import random
 from collections.abc import Callable
@@ -116,7 +115,11 @@ def _called(function: actions.Function, call: Call, id: str) -> Any:
     token = actions.current.set((call, id))
     try:
         given = function(*call.args, **call.kwargs)
-        return asyncio.run(_awaited(given)) if inspect.isawaitable(given) else given
+        if not inspect.isawaitable(given):
+            return given
+        import asyncio
+
+        return asyncio.run(_awaited(given))
     finally:
         actions.current.reset(token)
 

@@ -263,13 +263,13 @@ def _answered(ledger: Ledger, clock: Clock, id: str, payload: str, word: e.Appro
             f"{id} asks about another payload than the one you looked at; nothing was answered",
             hint=f"look again: takeback show {id}",
         )
+    if approval.asked.expires_us <= clock.now_us():
+        raise RefusedError(f"{id} has run out; nothing was answered", hint="the agent must ask again")
     if is_over(ledger.history, approval):
         raise RefusedError(
             f"{id} was asked by {approval.run}, which is over; nothing was answered",
             hint="the agent must ask again, in another run",
         )
-    if approval.asked.expires_us <= clock.now_us():
-        raise RefusedError(f"{id} has run out; nothing was answered", hint="the agent must ask again")
     ledger.append([word], approval.run)
     return ledger.history.approvals[id]
 

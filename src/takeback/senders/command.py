@@ -23,7 +23,7 @@ def about(words: Sequence[str], *, input: str = "") -> str:  # noqa: A002  as su
     if isinstance(words, str) or not words or not all(isinstance(word, str) for word in words):
         raise UsageError("a command is a list of words; nothing was deferred", hint='["make", "deploy"]')
     _ = input
-    return f"command {redact(shlex.join(words))[:80]}"
+    return f"command {redact(shlex.join([os.path.basename(words[0]), *words[1:]]))[:80]}"
 
 
 def send(sending: Sending, words: Sequence[str], *, input: str = "") -> dict[str, Any]:  # noqa: A002  as above

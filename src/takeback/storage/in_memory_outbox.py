@@ -141,7 +141,7 @@ class InMemoryOutbox:
 
     def settle(self, outcomes: Sequence[Outcome]) -> frozenset[str]:
         with self._lock:
-            held = [outcome for outcome in outcomes if self._mine([outcome.queued])]
+            held = [one for one in rules.once(outcomes) if self._mine([one.queued])]
             for outcome in held:
                 self._rows[outcome.queued.id].result = outcome.result
             self._say([outcome.word for outcome in held])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from takeback.core import ids
 from takeback.core import intents as i
-from takeback.core.intents import Queued, State
+from takeback.core.intents import Outcome, Queued, State
 from takeback.errors import UsageError
 
 LOST = "the worker that was delivering it ended without a word"
@@ -16,6 +18,14 @@ def known(queued: Queued | None, id: str) -> Queued:
             f"there is no {ids.KINDS[ids.INTENT]} {id}", hint="`takeback outbox list` lists them"
         )
     return queued
+
+
+def once(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """A claim ends once: of several words on it the first counts."""
+    first: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        first.setdefault(outcome.queued.id, outcome)
+    return list(first.values())
 
 
 def given_up(queued: Queued, now_us: int) -> i.IntentAttempted | i.IntentDied:

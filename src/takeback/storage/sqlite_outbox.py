@@ -64,7 +64,7 @@ class SqliteOutbox:
         settled: list[str] = []
 
         def write(db: apsw.Connection) -> list[Event]:
-            held = [outcome for outcome in outcomes if rows.is_mine(db, outcome.queued)]
+            held = [one for one in rules.once(outcomes) if rows.is_mine(db, one.queued)]
             for outcome in held:
                 if outcome.result is not None:
                     rows.keep_result(db, outcome.queued.id, msgspec.json.encode(outcome.result))

@@ -186,6 +186,15 @@ class OutboxContract:
         assert found
         assert (found.state, found.result, found.attempts) == (State.DELIVERED, {"id": "secret"}, 1)
 
+    def test_a_claim_ends_once(self, journal: Journal, outbox: Outbox) -> None:
+        (id,) = released(journal, 1)
+        (queued,) = outbox.claim("me", 1, LONG_S)
+        outbox.start([queued])
+        late = Outcome(queued, IntentAttempted(id, 1, "too late", 0, unsure=True))
+        assert outbox.settle([delivered(queued), late]) == {id}
+        assert outbox.settle([late]) == frozenset()
+        assert (state(outbox, id), outbox.attempts(id)) == (State.DELIVERED, [])
+
     def test_tried_again_when_its_time_has_come(self, journal: Journal, outbox: Outbox) -> None:
         (id,) = released(journal, 1)
         (queued,) = outbox.claim("me", 1, LONG_S)

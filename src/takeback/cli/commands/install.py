@@ -24,10 +24,11 @@ from takeback.storage.registry import Registry
 @click.option("-y", "--yes", is_flag=True, help="Do not ask")
 @click.pass_obj
 def command(session: Session, agent: str, user: bool, yes: bool) -> None:
-    """Protect what a coding agent does: claude-code, codex, cursor, gemini, opencode or ruflo
+    """Protect what a coding agent does, with hooks in its own settings
 
-    Adds Takeback's hooks to the agent's own settings, beside all that is there, and takes a first checkpoint. The
-    change is shown first, and on a terminal you are asked. A second time changes nothing.
+    AGENT is claude-code, codex, cursor, gemini, opencode or ruflo. The hooks come beside all that is there, and a
+    first checkpoint is taken. The change is shown first, and on a terminal you are asked. A second time changes
+    nothing.
     """
     root, home = find_root(".", Registry(config.state_home())), config.home_folder()
     agent = presence.chosen(agent, root, home)
