@@ -35,6 +35,7 @@ COMMANDS = {
     "handover": "Look after runs that wait for a human",
     "outbox": "Deliver what runs deferred, and see what waits",
     "dead": "Look after what could not be delivered",
+    "locks": "See who works on what, and lock it for yourself",
     "install": "Protect what a coding agent does, with hooks in its own settings",
     "uninstall": "Take Takeback's hooks out of an agent's settings again",
     "doctor": "Prove that your coding agents are protected, with a trial of each",

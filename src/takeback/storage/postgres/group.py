@@ -12,16 +12,17 @@ from typing import NamedTuple
 from takeback.core.record import Record
 from takeback.errors import TakebackError
 from takeback.ports import Head
-from takeback.storage.rows import NOTHING, Batch, Stored
+from takeback.storage.rows import NOTHING, Batch, Stored, refuse_lost
 
 
 class Waiting:
     """An append and what became of it."""
 
-    __slots__ = ("_bell", "batch", "durable", "error", "is_done", "is_woken", "records")
+    __slots__ = ("_bell", "batch", "durable", "error", "fences", "is_done", "is_woken", "records")
 
-    def __init__(self, batch: Batch, *, durable: bool) -> None:
+    def __init__(self, batch: Batch, *, durable: bool, fences: Collection[int] = ()) -> None:
         self.batch = batch
+        self.fences = fences
         self.durable = durable
         self.records: tuple[Record, ...] = ()
         self.error: BaseException | None = None
@@ -86,6 +87,10 @@ class Sealed(NamedTuple):
                 waiting.end(answer)
 
 
+def fences_of(group: Iterable[Waiting]) -> set[int]:
+    return {fence for waiting in group for fence in waiting.fences}
+
+
 def streams_of(group: Iterable[Waiting]) -> set[str]:
     return {waiting.batch.stream for waiting in group if waiting.batch.stream}
 
@@ -95,11 +100,15 @@ def keys_of(group: Iterable[Waiting]) -> set[str]:
 
 
 def seal(
-    group: Iterable[Waiting], view: View, earlier: Mapping[str, tuple[Record, ...]], at_us: int
+    group: Iterable[Waiting],
+    view: View,
+    earlier: Mapping[str, tuple[Record, ...]],
+    at_us: int,
+    held: Collection[int] = (),
 ) -> Sealed:
     """Put the events of a group in their places, behind the end that `view` knows.
 
-    `earlier` is what was written under their keys before, as far as anybody looked.
+    `earlier` is what was written under their keys before, as far as anybody looked; `held` are leases that hold.
     """
     rows: list[Stored] = []
     parts: list[int] = []
@@ -114,6 +123,7 @@ def seal(
             if batch.key in known:
                 answers.append((waiting, batch.answer(known[batch.key])))
                 continue
+            refuse_lost(waiting.fences, held)
             stream = batch.stream_at(seq + 1)
             more, records = batch.seal(seq=seq + 1, head=ends.get(stream, NOTHING), at_us=at_us)
         except TakebackError as error:

@@ -13,7 +13,7 @@ holds the row first, which waits for the lost one to end, and looks whether its 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,10 +27,10 @@ from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
-from takeback.storage.postgres import loose, outbox_rows, statements
+from takeback.storage.postgres import leases, loose, outbox_rows, statements
 from takeback.storage.postgres.anchoring import Anchoring
 from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_lost
-from takeback.storage.postgres.group import Sealed, View, Waiting, keys_of, seal, streams_of
+from takeback.storage.postgres.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
 from takeback.storage.postgres.line import Line
 from takeback.storage.postgres.link import BUSY_S, Address
 from takeback.storage.postgres.notify import Bell
@@ -85,6 +85,7 @@ class PostgresJournal:
         self._waiting = threading.Lock()
         self._session = Session(self.address, workspace, patience_s, self._renewed, self._forked)
         self.outbox = PostgresOutbox(self._session, self.decide)
+        self.leases = leases.PostgresLeases(self._session, self.decide, self._clock.now_us)
         self._session.open()
 
     # Appending
@@ -97,10 +98,11 @@ class PostgresJournal:
         expect: int | None = None,
         key: str = "",
         durable: bool = True,
+        fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         if "\0" in stream + key:
             raise UsageError("the name of a stream or a key cannot have a NUL in it. Nothing was recorded")
-        waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable)
+        waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
         line, leads = self._line, False
         line.refuse_nesting()
@@ -133,7 +135,7 @@ class PostgresJournal:
     def _carry(self, group: Sequence[Waiting]) -> None:
         """Bring a group to the server, whatever happens to the connection, once."""
         patience = self._session.patience()
-        is_held = self._doubt is not None or self._rivalry > 0 or any(map(_has_intents, group))
+        is_held = self._doubt is not None or self._rivalry > 0 or any(map(_needs_more, group))
         self._rivalry = max(0, self._rivalry - 1)
         while True:
             try:
@@ -215,7 +217,9 @@ class PostgresJournal:
             ends = self._view.ends if self._view and self._view.head == head else {}
             if not streams <= ends.keys():
                 ends = {**ends, **statements.ends(db, self._id, streams)}
-            sealed = seal(group, View(head, ends), earlier, self._clock.now_us())
+            fences = fences_of(group)
+            held = leases.held(db, self._id, fences) if fences else ()
+            sealed = seal(group, View(head, ends), earlier, self._clock.now_us(), held)
             reach(INSIDE)
             if sealed.rows:
                 statements.write(db, self._id, head, sealed.rows, sealed.parts, durable=sealed.durable)
@@ -368,9 +372,9 @@ class PostgresJournal:
                 self.anchor.close()
 
 
-def _has_intents(waiting: Waiting) -> bool:
-    """Whether the outbox has to follow, in the same transaction."""
-    return any(outbox_rows.concerns(event) for event in waiting.batch.events)
+def _needs_more(waiting: Waiting) -> bool:
+    """Whether leases have to be looked at, or the outbox has to follow, in the same transaction."""
+    return bool(waiting.fences) or any(outbox_rows.concerns(event) for event in waiting.batch.events)
 
 
 def _is_known_key(error: BaseException) -> bool:
