@@ -23,6 +23,7 @@ from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.test_kill import kill_a_backend
 from tests.storage.postgres.world import STORE, opened
 
+CRASHES = 100 if os.environ.get("TAKEBACK_TEST_ALL") else 2
 SAMPLE = range(0, 2400, 1 if os.environ.get("TAKEBACK_TEST_ALL") else 200)
 
 
@@ -54,7 +55,7 @@ def test_each_has_one_effect_though_the_server_crashes(
     crashes: list[int] = []
 
     def crash_some() -> None:
-        while not over.wait(2):
+        while len(crashes) < CRASHES and not over.wait(3):
             try:
                 kill_a_backend(os.environ[STORE])
                 crashes.append(1)

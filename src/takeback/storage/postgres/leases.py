@@ -44,7 +44,10 @@ _RENEW = (
 _RELEASE = b"DELETE FROM takeback_store.leases WHERE workspace = %s AND fence = ANY(%s) RETURNING fence"
 _HELD = b"SELECT fence FROM takeback_store.leases WHERE workspace = %s AND fence = ANY(%s)"
 _WAIT = b"INSERT INTO takeback_store.lease_waits VALUES (%s, %s, %s, %s, %s, " + _AFTER + b")"
-_FORGET = b"DELETE FROM takeback_store.lease_waits WHERE workspace = %s AND (token = %s OR until <= clock_timestamp())"
+_FORGET = (
+    b"DELETE FROM takeback_store.lease_waits"
+    b" WHERE workspace = %s AND (token = %s OR until <= clock_timestamp())"
+)
 
 
 class PostgresLeases:
