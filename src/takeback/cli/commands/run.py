@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from typing import Any
 
 import click
 
+from takeback.cli.beginning import first_checkpoint
 from takeback.cli.outcome import summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
-from takeback.cli.session import Session, TakebackCommand, plural, sized
+from takeback.cli.session import Session, TakebackCommand
 from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
 from takeback.engine.foreseeing import reached, refuse_on_autopilot, why_irreversible, why_uncaptured
@@ -61,7 +61,7 @@ def command(
     with session.protect() as workspace:
         workspace.recover()
         if not workspace.history.marks and not session.json:
-            _first_time(workspace)
+            first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
         called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
         actor, parent = os.path.basename(words[0]), workspace.parent_action()
@@ -78,18 +78,6 @@ def command(
             called, actor=actor, parent=parent, effect=effect, autopilot=autopilot, survey=survey
         )
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure))
-
-
-def _first_time(workspace: Workspace) -> None:
-    began = time.monotonic()
-    checkpoint = workspace.save("before the first run")
-    files, size = workspace.files.counted()
-    seconds = time.monotonic() - began
-    click.echo(
-        f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}): first checkpoint {checkpoint.id} in "
-        f"{seconds:.1f} s, later ones cost only what changed",
-        err=True,
-    )
 
 
 def _supervise(
