@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -155,12 +156,23 @@ def test_the_first_checkpoint_holds_the_hooks_and_is_told(desk: Desk) -> None:
     assert desk.do("install", "codex").stderr == ""
 
 
-@pytest.mark.parametrize("home", ["", "relative", "/nonexistent/home"])
+@pytest.mark.parametrize("home", ["", "relative", "{tmp}/missing"])
 @pytest.mark.parametrize("command", ["install", "uninstall"])
-def test_a_home_that_is_none(command: str, home: str, desk: Desk) -> None:
-    done = desk.run(command, "codex", "--user", env={"HOME": home})
+def test_a_home_that_is_none(command: str, home: str, desk: Desk, tmp_path: Path) -> None:
+    done = desk.run(command, "codex", "--user", env={"HOME": home.format(tmp=tmp_path)})
     assert done.code == 2 and "HOME is" in done.stderr and "nothing was changed" in done.stderr
-    assert not (desk.root / "relative").exists()
+    assert not (desk.root / "relative").exists() and not (tmp_path / "missing").exists()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_what_git_would_commit_is_said(ignored: bool, desk: Desk) -> None:
+    assert "do not commit" not in desk.do("install", "cursor").stdout  # there is no repository
+    subprocess.run(["git", "init", "-q", desk.root], check=True)
+    desk.human(".gitignore", ".claude/\n" if ignored else "")
+    said = desk.do("install", "claude-code").stdout
+    told = "git does not ignore .claude/settings.local.json, which names a path of this machine"
+    assert (told in said) == (not ignored)
+    assert "do not commit" not in desk.do("install", "claude-code", "--user").stdout
 
 
 @pytest.mark.parametrize("user", [False, True])

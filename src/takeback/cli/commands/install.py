@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import click
@@ -17,6 +18,9 @@ from takeback.daemon.command import hook_command
 from takeback.errors import RefusedError
 from takeback.opening import find_root, refuse_too_wide
 from takeback.storage.registry import Registry
+
+NOT_IGNORED = 1
+"""What git ends with. Where there is no repository it is something else."""
 
 
 @click.command("install", cls=TakebackCommand)
@@ -97,6 +101,15 @@ def _switched_off(agent: str, root: Path | None, home: Path) -> Path | None:
     return next((path for path in paths if apply.is_switched_off(agent, path)), None)
 
 
+def _would_be_committed(root: Path, path: Path) -> bool:
+    """Whether git shows this file to its user: it is tracked, or new and not ignored."""
+    try:
+        done = subprocess.run(["git", "-C", root, "check-ignore", "-q", path], capture_output=True)
+    except OSError:
+        return False  # there is no git
+    return done.returncode == NOT_IGNORED and path.is_relative_to(root)
+
+
 def _lines(agent: str, root: Path | None, edit: apply.Edit, idle: Path | None) -> list[str]:
     """What is so now, and what is next. Without a root it is for all projects."""
     client = presence.CLIENTS[agent]
@@ -113,6 +126,9 @@ def _lines(agent: str, root: Path | None, edit: apply.Edit, idle: Path | None) -
     if edit.diff:
         lines.append(f"A session that is open now keeps its old settings: start {client.title} again.")
     lines += [then] if then else []
+    if root and edit.diff and _would_be_committed(root, edit.path):
+        name = edit.path.relative_to(root)
+        lines.append(f"git does not ignore {name}, which names a path of this machine: do not commit it.")
     lines.append(f"  see that it works   takeback doctor {agent}")
     lines.append("  take back           takeback undo")
     lines.append(f"  take it out         takeback uninstall {agent}{'' if root else ' --user'}")
