@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from takeback.agents.dialects import dialect
+from takeback.agents.event import SILENT, Answer
+from takeback.agents.following import Following
 from takeback.core.lifecycle import Life
 from takeback.errors import ConflictError, RunBusy, UsageError
 from takeback.workspace import Workspace
@@ -217,3 +224,52 @@ def test_a_call_that_was_refused_in_the_client_is_over_when_the_human_says_so(
         "it was told with the call before"
     )
     assert tb.undo().verdict == "clean"
+
+
+class Client(Agent):
+    """An agent with a process of its own, which may be one of several that go on with the same session."""
+
+    def __init__(self, project: Path, tb: Workspace, pid: int) -> None:
+        super().__init__("claude-code", project)
+        self._tb, self._pid = tb, pid
+        self.turn = "p1"
+
+    def tell(self, name: str, **more: Any) -> Answer:
+        given = {"hook_event_name": name, "session_id": self.session, "cwd": str(self.project)}
+        event = dialect(self.agent).read(json.dumps(given | {"prompt_id": self.turn} | more).encode(), {})
+        Following(self.agent, self._tb, pid=self._pid).tell(event)
+        return SILENT
+
+
+@pytest.fixture
+def processes() -> Iterator[tuple[int, int]]:
+    started = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+    yield (started[0].pid, started[1].pid)
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("what", ["call", "prompt", "stop", "end"])
+def test_a_session_that_is_open_in_two_terminals(
+    what: str, desk: Path, tb: Workspace, processes: tuple[int, int]
+) -> None:
+    """What one client begins or ends says nothing of the call on which the other is at work."""
+    one, other = (Client(desk, tb, pid) for pid in processes)
+    one.prompt("make it", "p1")
+    one.shell("make", "c1")
+    if what == "call":
+        other.shell("ls", "d1")
+        other.ran("ls", "d1")
+    elif what == "prompt":
+        other.prompt("and this?", "p2")
+    elif what == "stop":
+        other.stop()
+    else:
+        other.end()
+    (desk / "made").write_text("made\n")
+    one.ran("make", "c1")
+    (made,) = [action for action in tb.history.actions.values() if getattr(action.began, "key", "") == "c1"]
+    assert (made.life, [str(c.target) for c in made.changes if c.before != c.after]) == (Life.DONE, ["made"])
+    assert tb.undo(made.id).verdict == "clean"
+    assert not (desk / "made").exists()

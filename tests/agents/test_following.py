@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from takeback.agents import tampering
 from takeback.agents.settings import apply
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Run, Step
@@ -191,3 +192,28 @@ def test_a_call_that_takes_out_the_hooks_is_told_to_the_human_at_once(desk: Path
     said = json.loads(client.ran("rm -r .claude", "c1").stdout)["systemMessage"]
     assert "the hooks of Claude Code" in said and "taken out" in said
     client.write("b", "b\n")
+
+
+@pytest.mark.parametrize(
+    "agent, name, switch",
+    [
+        ("claude-code", ".claude/settings.local.json", {"disableAllHooks": True}),
+        ("claude-code", ".claude/settings.json", {"disableAllHooks": True}),
+        ("gemini", ".gemini/settings.json", {"hooksConfig": {"enabled": False}}),
+    ],
+)
+def test_a_call_that_switches_all_hooks_off_is_told_too(
+    agent: str, name: str, switch: dict[str, object], desk: Path, tb: Workspace
+) -> None:
+    """Our entries stand as before, and are not run in the next session."""
+    place = apply.place(agent, project=desk, home=desk, user=False)
+    apply.installing(agent, place, f"takeback-hook {agent}").make()
+    client = Agent(agent, desk)
+    client.prompt("go", "p1")
+    client.shell("python setup.py", "c1")
+    path = desk / name
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | switch))
+    said = json.loads(client.ran("python setup.py", "c1").stdout or b"{}").get("systemMessage", "")
+    assert f"in {name} were switched off by" in said
+    tb.undo()
+    assert tampering.warnings(tb) == []
