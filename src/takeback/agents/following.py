@@ -23,7 +23,7 @@ from takeback.core.rules import Rules
 from takeback.core.subjects import Action as Recorded
 from takeback.core.subjects import Run
 from takeback.engine import processes
-from takeback.engine.seam import ASKED, Action, Ask, Denied
+from takeback.engine.seam import ASKED, NOT_ALLOWED, Action, Ask, Denied
 from takeback.engine.sessions import Session
 from takeback.errors import UsageError
 
@@ -134,7 +134,7 @@ class Following:
         if isinstance(begun, Denied):
             return Decision(do=Do.DENY, reason=str(begun))
         if isinstance(begun, Ask):
-            how = f"A human can allow exactly this, once: {begun.how}. Then try it again."
+            how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
             return Decision(do=Do.ASK, reason=f"{begun.name} waits for a human: {begun.reason}.", how=how)
         return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}") if begun.asked else Decision()
 
@@ -164,7 +164,7 @@ class Following:
     def _presume_ended(self, action: Action) -> None:
         """The agent goes on, so this is over. If its human was asked about it, the answer was no."""
         if ASKED in action.ref.split():
-            action.drop(f"as far as {self._agent} told, it was not allowed")
+            action.drop(f"as far as {self._agent} told, {NOT_ALLOWED}")
         else:
             action.end(error=UNTOLD)
 

@@ -19,6 +19,7 @@ from takeback.core.subjects import Action, Checkpoint, Run, Step
 from takeback.core.values import view
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
+from takeback.engine.seam import NOT_ALLOWED
 from takeback.engine.wording import call_text, named
 from takeback.resources.git.words import MINOR
 
@@ -89,7 +90,8 @@ def what(history: History, action: Action) -> str:
         plain = [change for change in action.changes if not is_folder(change)] or action.changes
         names = sorted(str(change.target) for change in telling(plain))
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    notes = [_ENDINGS.get(action.life, ""), "in doubt" if in_doubt(history, action) else ""]
+    ending = "not allowed" if action.why.endswith(NOT_ALLOWED) else _ENDINGS.get(action.life, "")
+    notes = [ending, "in doubt" if in_doubt(history, action) else ""]
     if action.life is Life.DONE and any(i.did not in SETTLING or not i.verified for i in action.items):
         notes.append("incomplete")
     notes.append(taken_back(history, [action.id], "redone" if action.is_rollback else "taken back"))
