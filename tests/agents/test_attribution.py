@@ -298,3 +298,27 @@ def test_what_stops_an_undo_of_one_agent_can_be_taken_back_with_it(desk: Path, t
     (line,) = [line for line in stopped.stderr.splitlines() if "take back what the others did too" in line]
     done = world.run(*line.split("takeback ")[1].split())
     assert done.code == 0 and not (desk / "helper.txt").exists()
+
+
+@pytest.mark.parametrize("then", ["prompt", "call", "stop", "end"])
+@pytest.mark.parametrize("command", ["rm app.py", "git push"])
+def test_what_the_human_does_after_saying_no_is_not_taken_back(
+    command: str, then: str, desk: Path, tb: Workspace
+) -> None:
+    """A call that is refused in the client is begun and never ended. Until the next event the human works."""
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.shell(command, "c1")
+    (desk / "app.py").write_text("print('mine')\n")
+    if then == "prompt":
+        client.prompt("not that", "p2")
+    elif then == "call":
+        client.shell("ls", "c2")
+        client.ran("ls", "c2")
+    elif then == "stop":
+        client.stop()
+    else:
+        client.end()
+    with pytest.raises(ConflictError, match="in doubt who changed it"):
+        tb.undo(next(iter(tb.history.actions)))
+    assert (desk / "app.py").read_text() == "print('mine')\n"

@@ -10,6 +10,8 @@ import pytest
 
 from takeback.agents import tampering
 from takeback.agents.settings import apply
+from takeback.cli.session import shortened
+from takeback.cli.views import what
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Run, Step
 from takeback.workspace import Workspace
@@ -217,3 +219,17 @@ def test_a_call_that_switches_all_hooks_off_is_told_too(
     assert f"in {name} were switched off by" in said
     tb.undo()
     assert tampering.warnings(tb) == []
+
+
+def test_words_of_an_agent_cannot_steer_the_terminal(desk: Path, tb: Workspace) -> None:
+    """What hides a part of a line, or turns it round, would show the human another one."""
+    client = Agent("claude-code", desk)
+    client.prompt("tidy \x1b[8mup\x1b[0m \u202enow\x07", "p1")
+    client.shell("make \x1b[2Kall\r", "c1")
+    (desk / "made").write_text("made\n")
+    client.ran("make \x1b[2Kall\r", "c1")
+    (step,) = steps(tb)
+    assert step.name.isprintable() and "tidy" in step.name and "up" in step.name
+    assert shortened("a\x1b[8mb\rc\n\td\u202e", 60) == r"a\x1b[8mb c d\u202e"
+    (row,) = [what(tb.history, action) for action in tb.history.actions.values()]
+    assert row.isprintable() and "make" in row and "all" in row

@@ -166,7 +166,7 @@ class Following:
         if ASKED in action.ref.split():
             action.drop(f"as far as {self._agent} told, {NOT_ALLOWED}")
         else:
-            action.end(error=UNTOLD)
+            action.end(error=UNTOLD, presumed=True)
 
     def _end_background(self, event: Event) -> None:
         session = self._session(event)
@@ -280,7 +280,8 @@ def _key_of(recorded: Recorded) -> str:
 
 def _title(text: str) -> str:
     """The first words of a prompt. What looks like a secret is taken out first: half of one does not look like it."""
-    words = " ".join(redact(text[:PROMPT_CHARS_MAX]).strip(' "\n').split())
+    plain = "".join(c if c.isprintable() else " " for c in redact(text[:PROMPT_CHARS_MAX]))
+    words = " ".join(plain.strip(' "').split())
     return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"
 
 

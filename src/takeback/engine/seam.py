@@ -79,8 +79,14 @@ class Action:
         """What it gave, as far as it has ended."""
         return self._recorder.calls.result(self._now())
 
-    def end(self, result: Any = None, *, error: BaseException | str | None = None) -> Action:
-        """Record what it gave, or how it failed, and what changed meanwhile. A second end changes nothing."""
+    def end(
+        self, result: Any = None, *, error: BaseException | str | None = None, presumed: bool = False
+    ) -> Action:
+        """Record what it gave, or how it failed, and what changed meanwhile. A second end changes nothing.
+
+        An error may be `presumed`: nobody told the end, nor knows when it was. A human may have worked since then,
+        so whose the changes are is in doubt.
+        """
         recorder, action = self._recorder, self._now()
         if self.ended:
             return self
@@ -88,7 +94,8 @@ class Action:
             recorder.end(self.id, self.name, result)
         else:
             seen = recorder.calls.look_at(action) if action.is_tool else Seen(False)
-            recorder.failed(self.id, None, error if isinstance(error, str) else said(error), seen)
+            why = error if isinstance(error, str) else said(error)
+            recorder.failed(self.id, None, why, seen, unsure=presumed)
         return self
 
     def live_on(self) -> Action:
@@ -97,9 +104,9 @@ class Action:
         return self
 
     def drop(self, why: str) -> Action:
-        """Say that it was not let happen. What changed here meanwhile counts as its own all the same."""
+        """Say that it was not let happen. Whose the changes of meanwhile are is in doubt."""
         if not self.ended:
-            self._recorder.failed(self.id, None, why, Seen(False))
+            self._recorder.failed(self.id, None, why, Seen(False), unsure=True)
         return self
 
     def _now(self) -> Recorded:
