@@ -134,7 +134,7 @@ class Following:
         if isinstance(begun, Denied):
             return Decision(do=Do.DENY, reason=str(begun))
         if isinstance(begun, Ask):
-            how = f"A human can allow exactly this, once: {begun.how}. Then try it again."
+            how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
             return Decision(do=Do.ASK, reason=f"{begun.name} waits for a human: {begun.reason}.", how=how)
         return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}") if begun.asked else Decision()
 

@@ -30,7 +30,7 @@ _NOTHING = {
     "restore": "Nothing to restore: the workspace is as it was at that checkpoint.",
 }
 _CHOICES = {
-    "keep": "keep yours and take back the rest",
+    "keep": "keep yours and {} the rest",
     "merge": "merge",
     "overwrite": "put the old version over yours",
 }
@@ -202,7 +202,9 @@ def _choices(report: RollbackReport, history: History) -> list[str]:
         word for path in click.get_current_context().params.get("paths", ()) for word in ("--path", path)
     ]
     command = shlex.join(words)
-    return lines + [f"  {_CHOICES[c].ljust(37)}{command} --on-conflict {c}" for c in report.choices]
+    verb = "bring back" if report.kind == "redo" else "take back"
+    choices = {choice: _CHOICES[choice].format(verb) for choice in report.choices}
+    return lines + [f"  {said.ljust(37)}{command} --on-conflict {c}" for c, said in choices.items()]
 
 
 def _called(history: History, id: str) -> str:

@@ -33,6 +33,7 @@ _ORDER = (
     UNTOUCHED,
 )
 TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
+_NOTHING_DONE = {"undo": "taken back", "redo": "brought back", "restore": "restored"}
 WOULD_TITLES = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
 _WOULD = {
     "restore": "restored",
@@ -94,7 +95,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
         if self.verdict is Verdict.CONFLICT:
             conflicts = [item for item in self.items if item.did == "conflict"]
             names, why = _names(item.target.said for item in conflicts), conflicts[0].why
-            return f"Stopped at {names}: {why}. Nothing was taken back."
+            return f"Stopped at {names}: {why}. Nothing was {_NOTHING_DONE[self.kind]}."
         if not self.items:
             return "Nothing to take back."
         parts = [f"{did} {_names(self.said[t] for t in targets)}" for did, targets in self.grouped()]
