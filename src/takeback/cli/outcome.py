@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from takeback.cli.session import iso, shortened
-from takeback.cli.views import counted
+from takeback.cli.session import iso, plural, shortened
+from takeback.cli.views import counted, made
 from takeback.commands.judgement import Judgement
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan
+from takeback.core.selection import inside
 from takeback.core.subjects import Action
+from takeback.engine import processes
 from takeback.engine.diff import verb
 from takeback.engine.foreseeing import leaves_something, why_irreversible
 from takeback.engine.report import RollbackReport
@@ -46,15 +48,22 @@ def summary_lines(
     seconds = (action.ended_us - action.began_us) / 1e6
     ending = child.why or (f"failed with exit code {child.code}" if child.code else "done")
     called, lines = shortened(called, 60), []
-    if action.changes:
-        lines.append(f"{called} {ending} after {seconds:.1f} s. It {_counted(action.changes)}.")
+    history = workspace.history
+    actions = inside(history, [action.id])
+    if changes := made(history, action):
+        calls = len(actions) - 1
+        whose = f"It, with the {plural(calls, 'call')} inside it," if calls else "It"
+        lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
         if not undoing:
-            every = "take back files" if leaves_something(action) else "take it all back"
+            stays = any(leaves_something(history.actions[id]) for id in actions)
+            every = "take back files" if stays else "take it all back"
             lines.append(f"  {every.ljust(16)}   takeback undo {action.id}")
             lines.append(f"  look first         takeback diff {action.id}")
     elif child.code:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
     lines += _on_the_outside(action.began)
+    trespasses = workspace.locks.after(action, processes.lineage)
+    lines += [f"  changed under another's lock: {one}" for one in trespasses[:MISSED_SHOWN]]
     marks = [mark for name, mark in workspace.history.marks.items() if name != OUTSIDE]
     stated = (text for mark in marks for text in mark.stated)
     missed = [f"  not recorded: {shortened(text, 160)}" for text in stated if NOT_CAPTURED in text]
@@ -88,7 +97,8 @@ def summary_data(workspace: Workspace, action: Action, child: Child, report: Rol
         "uncaptured": list(getattr(action.began, "uncaptured", ())),
         "why": child.why,
         "at": iso(action.began_us),
-        "changes": len({change.target for change in action.changes}),
+        "changes": len({change.target for change in made(workspace.history, action)}),
+        "locked_by_others": [str(one) for one in workspace.locks.after(action, processes.lineage)],
         "background": workspace.tracker.living(action.id),
         "undo": report.data() if report else None,
     }
