@@ -16,6 +16,7 @@ from takeback.agents.following import Following
 from takeback.core.lifecycle import Life
 from takeback.errors import ConflictError, RunBusy, UsageError
 from takeback.workspace import Workspace
+from tests.world.cli import Workspace as World
 
 from .driving import Agent
 
@@ -273,6 +274,30 @@ def test_a_session_that_is_open_in_two_terminals(
     assert (made.life, [str(c.target) for c in made.changes if c.before != c.after]) == (Life.DONE, ["made"])
     assert tb.undo(made.id).verdict == "clean"
     assert not (desk / "made").exists()
+
+
+def test_what_stops_an_undo_of_one_agent_can_be_taken_back_with_it(desk: Path, tb: Workspace) -> None:
+    """Two at once: whose it is, nobody can tell. The way out is to take back both, and it is offered."""
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    helper = {"agent_id": "a1", "agent_type": "general-purpose"}
+    client.shell("make main", "m1")
+    client.pre("Write", {"file_path": str(desk / "helper.txt")}, "h1", **helper)
+    (desk / "helper.txt.tmp.1").write_text("x\n")
+    tb.save("what is there now is seen")
+    (desk / "helper.txt.tmp.1").rename(desk / "helper.txt")
+    client.post("Write", {"file_path": str(desk / "helper.txt")}, "h1", **helper)
+    client.ran("make main", "m1")
+    client.stop()
+    world = World(desk, tb.state.parent.parent)
+    assert "claude-code:general-purpose" in world.run("log").stdout
+    stopped = world.run("undo", "--agent", "claude-code:general-purpose")
+    assert stopped.code == 3
+    assert "helper.txt:" in stopped.stderr and "helper.txt.tmp" not in stopped.stderr
+    assert "yours" not in stopped.stderr and "keep theirs and take back the rest" in stopped.stderr
+    (line,) = [line for line in stopped.stderr.splitlines() if "take back what the others did too" in line]
+    done = world.run(*line.split("takeback ")[1].split())
+    assert done.code == 0 and not (desk / "helper.txt").exists()
 
 
 @pytest.mark.parametrize("then", ["prompt", "call", "stop", "end"])

@@ -23,7 +23,7 @@ from takeback.core.rules import Rules
 from takeback.core.subjects import Action as Recorded
 from takeback.core.subjects import Run
 from takeback.engine import processes
-from takeback.engine.seam import ASKED, Action, Ask, Denied
+from takeback.engine.seam import ASKED, NOT_ALLOWED, Action, Ask, Denied
 from takeback.engine.sessions import Session
 from takeback.errors import UsageError
 
@@ -169,7 +169,7 @@ class Following:
     def _presume_ended(self, action: Action) -> None:
         """The agent goes on, so this is over. If its human was asked about it, the answer was no."""
         if ASKED in action.ref.split():
-            action.drop(f"as far as {self._agent} told, it was not allowed")
+            action.drop(f"as far as {self._agent} told, {NOT_ALLOWED}")
         else:
             action.end(error=UNTOLD, presumed=True)
 

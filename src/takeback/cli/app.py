@@ -41,6 +41,7 @@ COMMANDS = {
     "doctor": "Prove that your coding agents are protected, with a trial of each",
     "verify": "Check that nothing recorded was lost or altered",
     "plan": "Check a plan against the safety rules, or run it",
+    "export": "Print every event that was recorded, for other programs",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
     "du": "Show how much disk the recorded history takes",
     "guard": "Make what is written to a PostgreSQL database something that can be taken back",

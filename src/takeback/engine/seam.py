@@ -28,6 +28,9 @@ from takeback.errors import UsageError
 ASKED = "asked"
 """In the ref of an action: its human was asked by whoever began it, and may have said no."""
 
+NOT_ALLOWED = "it was not allowed"
+"""How the reason of an action ends that its human refused, so that it never ran."""
+
 
 class Place(msgspec.Struct, frozen=True):
     """Where in a run an action stands, and whose it is."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from typing import Any
 
 import click
 
+from takeback.cli.beginning import first_checkpoint
 from takeback.cli.outcome import summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
-from takeback.cli.session import Session, TakebackCommand, plural, sized
+from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.views import made
 from takeback.commands.judgement import Judgement
 from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
@@ -69,7 +70,7 @@ def command(
     with session.protect() as workspace:
         workspace.recover()
         if not workspace.history.marks and not session.json:
-            _first_time(workspace)
+            first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
         called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
         actor, parent = os.path.basename(words[0]), workspace.parent_action()
@@ -101,18 +102,6 @@ def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -
     return [f"takeback: {lock_guard.told(found)}"]
 
 
-def _first_time(workspace: Workspace) -> None:
-    began = time.monotonic()
-    checkpoint = workspace.save("before the first run")
-    files, size = workspace.files.counted()
-    seconds = time.monotonic() - began
-    click.echo(
-        f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}): first checkpoint {checkpoint.id} in "
-        f"{seconds:.1f} s, later ones cost only what changed",
-        err=True,
-    )
-
-
 def _supervise(
     session: Session, workspace: Workspace, id: str, called: str, words: tuple[str, ...], *, undo: bool
 ) -> int:
@@ -140,7 +129,7 @@ def _record(
     lives_on = bool(tracker.living(id))
     action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, lives_on=lives_on)
     tracker.life.end(id)
-    report = _take_back(workspace, id) if undo and child.code and action.changes else None
+    report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
     if session.json:
         click.echo(summary_data(workspace, action, child, report), err=True)
     elif not child.started:
