@@ -62,3 +62,13 @@ def test_a_redo_that_stops_says_that_nothing_was_brought_back(world: Workspace) 
     said = world.do("redo", code=3).stderr
     assert "Nothing was brought back." in said and "taken back" not in said
     assert "keep yours and bring back the rest" in said
+
+
+def test_an_undo_from_inside_of_what_has_not_ended_says_so_at_once(world: Workspace) -> None:
+    """It would wait for itself."""
+    undo = f"{sys.executable} -P -m takeback undo 2>&1 | tail -3"
+    done = world.run("run", "--name", "agent", "--", "sh", "-c", f"echo x > made.txt; {undo}")
+    inside = world.action("agent")
+    assert f"this was asked from inside {inside} (agent), which has not ended" in done.stdout
+    assert "run it as a command of its own" in done.stdout and "takeback resume" not in done.stdout
+    assert (world.root / "made.txt").exists()
