@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from tests.world.cli import Workspace
@@ -72,3 +73,12 @@ def test_an_undo_from_inside_of_what_has_not_ended_says_so_at_once(world: Worksp
     assert f"this was asked from inside {inside} (agent), which has not ended" in done.stdout
     assert "run it as a command of its own" in done.stdout and "takeback resume" not in done.stdout
     assert (world.root / "made.txt").exists()
+
+
+def test_a_time_that_was_put_back_is_said(world: Workspace) -> None:
+    text = (world.root / "plan.md").read_text()
+    os.utime(world.root / "plan.md", (1_600_000_000, 1_600_000_000))
+    world.agent(f"printf '%s' '{text}' > plan.md")
+    said = world.do("undo").stdout
+    assert "only the time was put back: plan.md" in said and "already" not in said
+    assert (world.root / "plan.md").stat().st_mtime == 1_600_000_000
