@@ -91,6 +91,22 @@ class RunBusy(ConflictError):
     code = "busy"
 
 
+class LeaseHeld(RunBusy):
+    """Another one has the lock; nothing was locked."""
+
+    code = "locked"
+
+    def __init__(self, message: str, hint: str = "", *, holders: Any = ()) -> None:
+        super().__init__(message, hint)
+        self.holders = holders
+
+
+class Deadlock(LeaseHeld):
+    """Those who have the locks wait for each other, and this one gave up; nothing was locked."""
+
+    code = "deadlock"
+
+
 class LeaseLost(ConflictError):
     """The time-bound right ran out and another holder has it."""
 

@@ -21,8 +21,10 @@ from takeback.engine.courier import Courier, Tally, bury
 from takeback.engine.delivery import Delivery, Manner
 from takeback.engine.foreseeing import Foresight
 from takeback.engine.judging import Judging
+from takeback.engine.leases import Leases
 from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
+from takeback.engine.lock_guard import LockGuard
 from takeback.engine.outbox_resource import Intents
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
@@ -293,6 +295,16 @@ class Assembly:
         return Courier(self.outbox, self._delivery, clock, concurrency=concurrency, told=told, beat=beat)
 
     @cached_property
+    def leases(self) -> Leases:
+        """Who may work on what."""
+        return Leases(self.journal.leases, self.root, config.here)
+
+    @cached_property
+    def locks(self) -> LockGuard:
+        """What actions must keep off, because others have locked it."""
+        return LockGuard(self.leases, self.ledger, lambda: self.settings.locks.on_foreign)
+
+    @cached_property
     def rollbacks(self) -> Rollbacks:
         return Rollbacks(self.tracker, self._calls, config.actor())
 
@@ -312,6 +324,8 @@ class Assembly:
                 Servers(self.postgres, self._token),
             ),
             self._deliver,
+            self.leases,
+            self.locks,
         )
 
     @cached_property
@@ -332,7 +346,13 @@ class Assembly:
         """The rules, for one run."""
         foresight = self.foresight
         return Judging(
-            self.settings.rules, self.root, self.settings.tools, foresight, foresight.survey_of, config.here
+            self.settings.rules,
+            self.root,
+            self.settings.tools,
+            foresight,
+            foresight.survey_of,
+            config.here,
+            foresight.touches,
         )
 
     def recover(self) -> None:

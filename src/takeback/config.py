@@ -82,12 +82,20 @@ class OutboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     sender: str = ""
 
 
+class LocksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """What one agent has locked, for the others."""
+
+    on_foreign: Literal["refuse", "warn"] = "refuse"
+    """What becomes of a command or a call that says it writes there."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """takeback.toml. Every part may be missing."""
 
     files: FilesConfig = FilesConfig()
     store: StoreConfig = StoreConfig()
     outbox: OutboxConfig = OutboxConfig()
+    locks: LocksConfig = LocksConfig()
     outside: OutsideConfig = OutsideConfig()
     rules: Rules = Rules()
     agents: AgentsConfig = AgentsConfig()

@@ -15,6 +15,7 @@ from takeback.core.change import Change, Target, Version
 from takeback.core.events import Did, Event, Mark
 from takeback.core.record import Record
 from takeback.core.rollback import Do, OnConflict
+from takeback.ports_leases import LeaseStore
 from takeback.ports_outbox import Outbox
 
 T = TypeVar("T")
@@ -63,6 +64,10 @@ class Journal(Protocol):
     def outbox(self) -> Outbox:
         """The intents that its events tell of."""
 
+    @property
+    def leases(self) -> LeaseStore:
+        """Who may work on what."""
+
     def append(
         self,
         events: Sequence[Event],
@@ -71,6 +76,7 @@ class Journal(Protocol):
         expect: int | None = None,
         key: str = "",
         durable: bool = True,
+        fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         """Write these events at the end of a stream, all or none, durable when this returns.
 
@@ -81,6 +87,7 @@ class Journal(Protocol):
         `expect` is the number of records that the caller has seen in the stream; if others have appended
         since, JournalMoved is raised and nothing is written. `key` makes the append idempotent: a key that
         was used before returns what was written then, and writes nothing. May be called again after any error.
+        `fences` are leases that must still be held, else LeaseLost is raised and nothing is written.
         """
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:

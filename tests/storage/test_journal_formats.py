@@ -124,7 +124,7 @@ def test_a_newer_format_is_refused_untouched(tmp_path: Path) -> None:
     db.execute("PRAGMA user_version = 99")
     db.close()
     before = snapshot(tmp_path)
-    with pytest.raises(FormatTooNew, match="format 99; this program reads up to 3"):
+    with pytest.raises(FormatTooNew, match="format 99; this program reads up to 4"):
         SqliteJournal(path)
     assert snapshot(tmp_path) == before
 

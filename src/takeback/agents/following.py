@@ -136,7 +136,9 @@ class Following:
         if isinstance(begun, Ask):
             how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
             return Decision(do=Do.ASK, reason=f"{begun.name} waits for a human: {begun.reason}.", how=how)
-        return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}") if begun.asked else Decision()
+        if begun.asked:
+            return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}", warning=begun.warning)
+        return Decision(warning=begun.warning)
 
     def _gate(self, event: Event) -> Decision:
         """A question that comes in addition to a call. It is passed on if something that has to be asked is open."""
@@ -153,7 +155,10 @@ class Following:
             else:
                 failed = event.kind is Kind.FAILED
                 action.end(error=(_short(event.error) or "it failed") if failed or event.error else None)
-            return "\n".join(w for w in tampering.warnings(self._workspace) if f" by {action.id}:" in w)
+            found = [w for w in tampering.warnings(self._workspace) if f" by {action.id}:" in w]
+            trespasses = self._workspace.locks.after(self._workspace.history.actions[action.id])
+            found += [f"{action.id} changed what others have locked: {one}" for one in trespasses]
+            return "\n".join(found)
         return ""
 
     def _close(self, event: Event) -> None:

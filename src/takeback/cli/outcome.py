@@ -11,6 +11,7 @@ from takeback.core.change import Change
 from takeback.core.events import ActionBegan
 from takeback.core.selection import inside
 from takeback.core.subjects import Action
+from takeback.engine import processes
 from takeback.engine.diff import verb
 from takeback.engine.foreseeing import leaves_something, why_irreversible
 from takeback.engine.report import RollbackReport
@@ -61,6 +62,8 @@ def summary_lines(
     elif child.code:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
     lines += _on_the_outside(action.began)
+    trespasses = workspace.locks.after(action, processes.lineage)
+    lines += [f"  changed under another's lock: {one}" for one in trespasses[:MISSED_SHOWN]]
     marks = [mark for name, mark in workspace.history.marks.items() if name != OUTSIDE]
     stated = (text for mark in marks for text in mark.stated)
     missed = [f"  not recorded: {shortened(text, 160)}" for text in stated if NOT_CAPTURED in text]
@@ -95,6 +98,7 @@ def summary_data(workspace: Workspace, action: Action, child: Child, report: Rol
         "why": child.why,
         "at": iso(action.began_us),
         "changes": len({change.target for change in made(workspace.history, action)}),
+        "locked_by_others": [str(one) for one in workspace.locks.after(action, processes.lineage)],
         "background": workspace.tracker.living(action.id),
         "undo": report.data() if report else None,
     }

@@ -19,6 +19,8 @@ from takeback.engine import gate
 from takeback.engine.calls import Calls, in_doubt, told
 from takeback.engine.gate import Approve, Gate, Judge
 from takeback.engine.kept_file import KeptFile
+from takeback.engine.leases import Leases
+from takeback.engine.lock_guard import LockGuard
 from takeback.engine.options import Options
 from takeback.engine.replanning import choice_of, seconds_of, text_of
 from takeback.engine.rollback import Rollbacks
@@ -46,6 +48,8 @@ class Conductor:
         root: Path,
         databases: Databases,
         deliver: Callable[[str], object],
+        leases: Leases,
+        locks: LockGuard,
     ) -> None:
         self._tracker = tracker
         self._ledger = tracker.ledger
@@ -57,6 +61,8 @@ class Conductor:
         self._root = root
         self._databases = databases
         self._deliver = deliver
+        self._leases = leases
+        self._locks = locks
 
     def run(self, options: Options, *, approve: Approve | None, approval_wait_s: float) -> Run:
         if options.checkpoint not in CHECKPOINTS:
@@ -87,6 +93,8 @@ class Conductor:
             file,
             self._databases,
             self._deliver,
+            self._leases,
+            self._locks,
         )
 
     # Runs that are not the work of one process

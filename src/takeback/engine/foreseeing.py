@@ -72,6 +72,11 @@ class Foresight:
         named += [Reached(self._absolute(path), perhaps=True) for path in paths]
         return self.survey(named)
 
+    def touches(self, commands: Iterable[str | Sequence[str]], paths: Iterable[str]) -> list[Reached]:
+        """Every path that such an action says it writes, inside the workspace and outside of it."""
+        found = [place for command in commands for place in written(self.judge(command))]
+        return found + [Reached(self._absolute(path), perhaps=True) for path in paths]
+
     def _absolute(self, path: str) -> str:
         at_home = path == "~" or path.startswith("~/")
         return self._home_folder() + path[1:] if at_home else os.path.join(self._here(), path)
@@ -79,10 +84,15 @@ class Foresight:
 
 def reached(judged: Judgement) -> list[Reached]:
     """The paths outside the workspace that a command says it writes."""
+    return written(judged, "outside")
+
+
+def written(judged: Judgement, reach: str = "") -> list[Reached]:
+    """The paths that a command says it writes; all, or those so far away."""
     return [
         Reached(t.path, t.really, somewhere=not t.exact, names=t.names, deletes=t.deletes)
         for t in judged.touched
-        if t.reach == "outside"
+        if reach in ("", t.reach)
     ]
 
 

@@ -23,7 +23,7 @@ from takeback.core.values import shortened, view
 from takeback.engine.ledger import Ledger
 from takeback.engine.vault import Lock
 from takeback.errors import RefusedError, UsageError
-from takeback.ports import Clock, Survey
+from takeback.ports import Clock, Reached, Survey
 
 POLL_S = 0.1
 _log = logging.getLogger("takeback")
@@ -45,6 +45,7 @@ class Judge(Protocol):
     def __call__(self, name: str, effect: e.Effect, arguments: Any, /) -> Ruling: ...
     def effect(self, effect: e.Effect, arguments: Any, /) -> e.Effect: ...
     def outside(self, arguments: Any, paths: Sequence[str], /) -> Survey: ...
+    def touches(self, arguments: Any, paths: Sequence[str], /) -> list[Reached]: ...
     def go_on(self, tools: Iterable[str]) -> None: ...
 
 
@@ -87,6 +88,10 @@ class Gate:
     def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
         """What a call names outside the workspace, and what of it is captured."""
         return self._judge.outside(arguments, paths)
+
+    def touches(self, arguments: Any, paths: Sequence[str]) -> list[Reached]:
+        """The paths that a call says it writes, as far as its words tell."""
+        return self._judge.touches(arguments, paths)
 
     def rule(self, name: str, effect: e.Effect, arguments: Any, key: str = "") -> Ruling:
         """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.

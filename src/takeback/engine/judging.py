@@ -14,8 +14,9 @@ from takeback.core.policy import FORESEEN, Foresee, Ground, Use, commands_in, fo
 from takeback.core.rules import EffectRules, Rules
 from takeback.engine.gate import Ruling
 from takeback.engine.ground import ground_of
-from takeback.ports import Survey
+from takeback.ports import Reached, Survey
 
+TouchesOf = Callable[[Iterable[str | Sequence[str]], Iterable[str]], list[Reached]]
 SurveyOf = Callable[[Iterable[str | Sequence[str]], Iterable[str]], Survey]
 
 
@@ -30,12 +31,14 @@ class Judging:
         foresee: Foresee | None = None,
         survey: SurveyOf | None = None,
         here: Callable[[], str] = os.getcwd,
+        touches: TouchesOf | None = None,
     ) -> None:
         self._rules = rules
         self._root = os.path.realpath(root)
         self._short = short
         self._foresee = foresee
         self._survey = survey
+        self._touches = touches
         self._here = here
         self._called = Counter[str]()
         self._by_effect: dict[tuple[str, Effect], Ruling] = {}
@@ -55,12 +58,18 @@ class Judging:
 
     def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
         """What a call names outside the workspace: in its commands, and among its arguments that are paths."""
-        if self._survey is None:
-            return Survey()
+        return self._survey(*self._words(arguments, paths)) if self._survey else Survey()
+
+    def touches(self, arguments: Any, paths: Sequence[str]) -> list[Reached]:
+        """What a call says it writes, wherever that is."""
+        return self._touches(*self._words(arguments, paths)) if self._touches else []
+
+    def _words(
+        self, arguments: Any, paths: Sequence[str]
+    ) -> tuple[Iterable[str | Sequence[str]], Iterable[str]]:
         given = _by_name(arguments)
         more = self._rules.paths.arguments if self._rules.paths else ()
-        named = (*paths, *paths_in(given, more))
-        return self._survey(commands_in(given, self._rules.commands.arguments), named)
+        return commands_in(given, self._rules.commands.arguments), (*paths, *paths_in(given, more))
 
     def __call__(self, name: str, effect: Effect, arguments: Any) -> Ruling:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from takeback.core import ids
-from takeback.core.events import Event
+from takeback.core.events import ActionBegan, Event, Outcome, RunEnded, StepBegan
 from takeback.core.history import History
+from takeback.core.intents import IntentDeferred, IntentsReleased
 from takeback.core.record import Record
 from takeback.core.redact import redact
+from takeback.errors import LeaseLost
 from takeback.ports import Journal
 
 WORDS = ("why", "note", "message")
 """What people and errors say, in any event that has it."""
+
+GOING_ON = (ActionBegan, StepBegan, IntentDeferred, IntentsReleased)
+"""What a run may not do that has lost a lock. What it did before is recorded in any case."""
 
 
 class Ledger:
@@ -25,6 +30,7 @@ class Ledger:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.history = History()
+        self._fences: dict[str, dict[int, str]] = {}
         self._lock = threading.RLock()  # the steps of a run may be in several threads
 
     def refresh(self) -> History:
@@ -40,13 +46,43 @@ class Ledger:
         """Write events; from here they have happened."""
         events = [_without_secrets(event) for event in events]
         with self._lock:
-            records = self.journal.append(events, stream=stream, durable=durable)
+            fences = self._fences_for(stream, events)
+            try:
+                records = self.journal.append(events, stream=stream, durable=durable, fences=fences)
+            except LeaseLost:
+                self.refuse_lost(fences)
+                raise
             if records[0].seq != self.history.seq + 1:
                 self.refresh()
             else:
                 for record in records:
                     self.history.apply(record)
             return records
+
+    # Leases
+
+    def fenced(self, run: str) -> dict[int, str]:
+        """The leases that a run holds in this process, by their fences: it goes on only while it has them."""
+        return self._fences.setdefault(run, {})
+
+    def refuse_lost(self, fences: Mapping[int, str]) -> None:
+        """Raise LeaseLost if one of these, fences and names, is not held any more."""
+        held = {lease.fence for lease in self.journal.leases.all()} if fences else set()
+        if gone := [name for fence, name in fences.items() if fence not in held]:
+            raise LeaseLost(
+                f"the lock of {', '.join(gone)} ran out, and another one has taken it; nothing more was done",
+                hint="what was done before stays; `takeback locks list` shows who has the lock now",
+            )
+
+    def _fences_for(self, run: str, events: Sequence[Event]) -> dict[int, str]:
+        if not (fences := self._fences.get(run)):
+            return {}
+        goes_on = any(isinstance(event, GOING_ON) or _is_commit(event) for event in events)
+        return dict(fences) if goes_on else {}
+
+
+def _is_commit(event: Event) -> bool:
+    return isinstance(event, RunEnded) and event.outcome is Outcome.DONE
 
 
 def _without_secrets(event: Event) -> Event:

@@ -16,9 +16,11 @@ from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
 from takeback.core.values import plain, said
-from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_outside, standing, told
-from takeback.engine.gate import Gate
+from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_outside, standing
+from takeback.engine.calls import told as told_of
+from takeback.engine.gate import Gate, Ruling
 from takeback.engine.life import Heartbeat
+from takeback.engine.lock_guard import LockGuard, told
 from takeback.engine.recovery import settle_calls
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
@@ -49,6 +51,8 @@ class Parts(Protocol):
     def gate(self) -> Gate: ...
     @property
     def rollbacks(self) -> Rollbacks: ...
+    @property
+    def locks(self) -> LockGuard: ...
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -92,6 +96,7 @@ class Recorder:
         self._ledger = parts.tracker.ledger
         self._rollbacks = parts.rollbacks
         self._beat = beat
+        self._locks = parts.locks
 
     def history(self) -> History:
         """What the journal says now."""
@@ -110,6 +115,16 @@ class Recorder:
         survey = self.gate.outside(wanted.named, wanted.paths)
         looking = wanted.looking or bool(survey.places)
         return msgspec.structs.replace(wanted, effect=effect, survey=survey, looking=looking)
+
+    def locked(self, wanted: Wanted) -> Ruling:
+        """What the locks of others say of it: not to be begun, or begun with a warning as the reason."""
+        if wanted.effect is e.Effect.NONE:
+            return Ruling()
+        found = self._locks.before(lambda: self.gate.touches(wanted.named, wanted.paths), run=self.run.id)
+        if not found:
+            return Ruling()
+        how = f"wait, or, if nobody works on it any more: takeback locks release {found[0].lease.name}"
+        return Ruling("deny" if self._locks.refuses else "allow", "locks.on-foreign", told(found), how)
 
     def completed(self, wanted: Wanted, *, replayed: bool = False, at_work: bool = False) -> Action | None:
         """The same action, if it was completed and not taken back; or if it is `at_work`, in any process."""
@@ -172,7 +187,7 @@ class Recorder:
         seen = self.calls.look_at(action)
         if seen.in_doubt:
             return False
-        changes = told(self._ledger.history, action, happened=seen.happened)
+        changes = told_of(self._ledger.history, action, happened=seen.happened)
         with self.calls.keeping(seen.result) as kept:
             word = e.ActionTold(action.id, seen.happened, changes, "check", kept.view, kept.full)
             self._ledger.append([word], self.run.id)

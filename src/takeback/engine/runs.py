@@ -31,7 +31,10 @@ from takeback.engine.databases import Database
 from takeback.engine.deferring import Deferring
 from takeback.engine.gate import Gate
 from takeback.engine.kept_file import KeptFile
+from takeback.engine.leases import Leases
 from takeback.engine.life import Heartbeat
+from takeback.engine.lock_guard import LockGuard
+from takeback.engine.locking import Locking
 from takeback.engine.memory import Memory, Place
 from takeback.engine.options import Options
 from takeback.engine.recorder import Recorder
@@ -45,13 +48,7 @@ from takeback.engine.seam import Seam
 from takeback.engine.steps import Step, innermost
 from takeback.engine.tracker import Tracker
 from takeback.engine.unfinished import take_back
-from takeback.errors import (
-    ConflictError,
-    HandedOver,
-    InvariantBroken,
-    RollbackIncomplete,
-    RunBusy,
-)
+from takeback.errors import ConflictError, HandedOver, InvariantBroken, LeaseLost, RollbackIncomplete, RunBusy
 from takeback.ports import Databases
 
 BEAT_S = 1.0
@@ -69,9 +66,11 @@ class Parts(msgspec.Struct, frozen=True):
     file: KeptFile
     databases: Databases
     deliver: Callable[[str], object]
+    leases: Leases
+    locks: LockGuard
 
 
-class Run(Seam, Deferring):
+class Run(Seam, Deferring, Locking):
     """One attempt. At the end of its block it is committed; an exception takes it all back and goes on."""
 
     buffered = Buffered
@@ -246,7 +245,8 @@ class Run(Seam, Deferring):
         """End badly: hand over, or take everything back."""
         why = said(error)
         self._settle_calls()
-        if isinstance(error, HandedOver):
+        if isinstance(error, (HandedOver, LeaseLost)):
+            # Without its lock it must not write, so nothing is taken back either: that is for a human.
             self._tracker.end(self._body, e.Outcome.STOPPED, after=[e.RunHandedOver(error.message)])
             self._parts.file.end("blocked", "it waits for a human")
             return
@@ -338,6 +338,7 @@ class Run(Seam, Deferring):
         )
 
     def _check_invariants(self) -> None:
+        self._ledger.refuse_lost(self._ledger.fenced(self.id))
         for invariant in self.options.invariants:
             self.require(
                 invariant() is not False, f"{getattr(invariant, '__name__', invariant)} does not hold"

@@ -46,7 +46,7 @@ class Place(msgspec.Struct, frozen=True):
 class Action:
     """An action that was begun. Whoever knows its run and its call_id can end it."""
 
-    def __init__(self, recorder: Recorder, recorded: Recorded, asked: str = "") -> None:
+    def __init__(self, recorder: Recorder, recorded: Recorded, asked: str = "", warning: str = "") -> None:
         self._recorder = recorder
         self._recorded = recorded
         began = recorded.began
@@ -60,6 +60,8 @@ class Action:
         self.ref = began.ref
         self.asked = asked
         """Why a human has to be asked, where whoever began it said that they ask."""
+        self.warning = warning
+        """What its human should know although it was begun: that it writes what another one has locked."""
 
     def __repr__(self) -> str:
         return f"<Action {self.id} {self.name[:60]!r} {self._recorded.life}>"
@@ -249,13 +251,20 @@ class Seam:
             if known := recorder.completed(wanted, replayed=self._place().replayed, at_work=True):
                 return Action(recorder, known, self._still_asked(known, wanted))
             self._refuse_ended(recorder.run)
-            ruling = gate.rule(wanted.tool, wanted.effect, wanted.named, key=wanted.key)
+            locked = recorder.locked(wanted)
+            ruling = (
+                locked
+                if locked.do == "deny"
+                else gate.rule(wanted.tool, wanted.effect, wanted.named, key=wanted.key)
+            )
             passed: list[e.Event] = []
             if ruling.do == "ask" and asking:
                 _, id = recorder.begin(
                     msgspec.structs.replace(wanted, ref=f"{wanted.ref} {ASKED}".strip()), []
                 )
-                return Action(recorder, self._parts.tracker.ledger.history.actions[id], ruling.why)
+                return Action(
+                    recorder, self._parts.tracker.ledger.history.actions[id], ruling.why, locked.why
+                )
             if ruling.do == "ask":
                 approval = gate.ask(
                     self.id,
@@ -275,7 +284,7 @@ class Seam:
                 gate.note(self.id, wanted.name, wanted.effect, wanted.seen, ruling)
                 return Denied(wanted.name, ruling.rule, ruling.why, ruling.how)
             _, id = recorder.begin(wanted, passed)
-            return Action(recorder, self._parts.tracker.ledger.history.actions[id])
+            return Action(recorder, self._parts.tracker.ledger.history.actions[id], warning=locked.why)
 
     def _still_asked(self, known: Recorded, wanted: Wanted) -> str:
         """Why an action that was begun already has to be asked about: whoever asks may not have heard it."""

@@ -12,7 +12,7 @@ from takeback.core.values import said
 from takeback.engine.at_work import wholly
 from takeback.engine.releasing import releasing
 from takeback.engine.unfinished import take_back
-from takeback.errors import UsageError
+from takeback.errors import LeaseLost, UsageError
 
 if TYPE_CHECKING:
     from takeback.engine.databases import Database
@@ -113,7 +113,17 @@ class Step:
             ended: list[e.Event] = [e.StepEnded(self.id, outcome, why)]
             if outcome is e.Outcome.DONE:
                 ended += releasing(self.run._ledger.refresh(), self.run.id, self.path)
-            self.run._tracker.end(self.body, outcome, why=why, after=ended)
+            self._close(outcome, why, ended)
             self.run._beat.remove(self.body)
         if outcome is e.Outcome.DONE:
             self.run._parts.file.step_done(self.path)
+
+    def _close(self, outcome: e.Outcome, why: str, ended: list[e.Event]) -> None:
+        end = self.run._tracker.end
+        try:
+            end(self.body, outcome, why=why, after=ended)
+        except LeaseLost as lost:
+            # A lock was lost at the last moment: what was done is recorded, and nothing is released.
+            failed = e.Outcome.FAILED
+            end(self.body, failed, why=lost.message, after=[e.StepEnded(self.id, failed, lost.message)])
+            raise

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from takeback.core.events import Event
 from takeback.core.record import Record
 from takeback.ports import Clock, Finding, Head
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
+from takeback.storage.in_memory_leases import InMemoryLeases
 from takeback.storage.in_memory_outbox import InMemoryOutbox
-from takeback.storage.rows import NOTHING, Batch, Row, cut, missing, record_of
+from takeback.storage.rows import NOTHING, Batch, Row, cut, missing, record_of, refuse_lost
 
 
 class InMemoryJournal:
@@ -22,6 +23,7 @@ class InMemoryJournal:
         self.anchored: dict[int, str] = {}
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
+        self.leases = InMemoryLeases(self._clock.now_us, self._lock)
         self.outbox = InMemoryOutbox(self, self._clock.now_us, self._lock)
 
     def append(
@@ -32,11 +34,13 @@ class InMemoryJournal:
         expect: int | None = None,
         key: str = "",
         durable: bool = True,  # noqa: ARG002  nothing here survives its process
+        fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
         with self._lock:
             if earlier := self.find(key):
                 return batch.answer(earlier)
+            refuse_lost(fences, self.leases.held(fences))
             last, anchored = self.head().count, max(self.anchored, default=0)
             if anchored > last:
                 raise cut(last, anchored)

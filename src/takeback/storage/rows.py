@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +11,7 @@ from takeback.core import ids
 from takeback.core.codec import digest
 from takeback.core.events import EVENTS_VERSION, Event, RunBegan
 from takeback.core.record import Envelope, Record, seal, unseal
-from takeback.errors import CorruptionError, JournalMoved, UsageError
+from takeback.errors import CorruptionError, JournalMoved, LeaseLost, UsageError
 from takeback.ports import Head
 
 
@@ -145,3 +145,9 @@ def cut(last: int, anchored: int, hint: str = _RESTORE) -> CorruptionError:
         f"{what} missing from the journal: the anchor knows more. Nothing was recorded; reading still works",
         hint=hint,
     )
+
+
+def refuse_lost(fences: Collection[int], held: Collection[int]) -> None:
+    """Refuse to write for somebody whose lease another one has taken."""
+    if lost := [str(fence) for fence in fences if fence not in held]:
+        raise LeaseLost(f"lease {', '.join(lost)} has been taken by another; nothing was recorded")

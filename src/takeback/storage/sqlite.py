@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -23,12 +23,12 @@ from takeback.core.record import Record
 from takeback.errors import CorruptionError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
-from takeback.storage import forks, sqlite_outbox_rows, sqlite_rows
+from takeback.storage import forks, sqlite_leases, sqlite_outbox_rows, sqlite_rows
 from takeback.storage.anchor import Anchor, Line
 from takeback.storage.audit import StoredOrTorn, audit
 from takeback.storage.clock import SystemClock
 from takeback.storage.private import unusable
-from takeback.storage.rows import Batch, Stored, cut, missing, record_of, unreadable
+from takeback.storage.rows import Batch, Stored, cut, missing, record_of, refuse_lost, unreadable
 from takeback.storage.sqlite_errors import explain
 from takeback.storage.sqlite_file import Wal, connect
 from takeback.storage.sqlite_outbox import SqliteOutbox
@@ -75,12 +75,19 @@ class SqliteJournal:
         expect: int | None = None,
         key: str = "",
         durable: bool = True,
+        fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
+
+        def decide() -> Batch:
+            if fences and not sqlite_rows.find(db, key):
+                refuse_lost(fences, sqlite_leases.held(db, fences))
+            return batch
+
         reach(BEFORE_BEGIN)
         with _Using(self) as db:
             with self._wal:
-                records, is_new = self._commit(db, batch.stream, lambda: batch)
+                records, is_new = self._commit(db, batch.stream, decide)
             # Also where the key was used before: who committed that may not have come as far as the sync.
             self._written(records if is_new else (), durable=durable)
             return records
@@ -107,6 +114,10 @@ class SqliteJournal:
     @cached_property
     def outbox(self) -> SqliteOutbox:
         return SqliteOutbox(self, self._clock.now_us)
+
+    @cached_property
+    def leases(self) -> sqlite_leases.SqliteLeases:
+        return sqlite_leases.SqliteLeases(self, self._clock.now_us)
 
     def _written(self, records: Sequence[Record], *, durable: bool) -> None:
         if durable:

@@ -18,7 +18,7 @@ from takeback.storage.private import private_file
 from takeback.storage.sqlite_errors import explain
 
 APPLICATION_ID = 0x54414B45  # "TAKE"
-FORMAT = 3
+FORMAT = 4
 """The newest format; as many as there are files in migrations/."""
 
 MIGRATING = crash_point("journal-migrating")

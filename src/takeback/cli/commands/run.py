@@ -13,12 +13,20 @@ from takeback.cli.outcome import summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
 from takeback.cli.session import Session, TakebackCommand, plural, sized
 from takeback.cli.views import made
+from takeback.commands.judgement import Judgement
 from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
-from takeback.engine.foreseeing import reached, refuse_on_autopilot, why_irreversible, why_uncaptured
+from takeback.engine import lock_guard, processes
+from takeback.engine.foreseeing import (
+    reached,
+    refuse_on_autopilot,
+    why_irreversible,
+    why_uncaptured,
+    written,
+)
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child, run_child
-from takeback.errors import ConflictError, RollbackIncomplete, TakebackError
+from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, TakebackError
 from takeback.workspace import Workspace
 
 FAILED_BEFORE_START = 125
@@ -71,14 +79,27 @@ def command(
         why = why_irreversible(judged) or why_uncaptured(survey)
         if autopilot and why:
             refuse_on_autopilot(workspace.ledger, called, actor, parent, why)
-        if not session.json:
-            for line in warning_lines(judged, survey):
-                click.echo(line, err=True)
+        warnings = [*warning_lines(judged, survey), *_locked(workspace, judged, called, parent)]
+        for line in () if session.json else warnings:
+            click.echo(line, err=True)
         effect = Effect.IRREVERSIBLE if why else Effect.RESTORABLE
         id = workspace.tracker.begin_single(
             called, actor=actor, parent=parent, effect=effect, autopilot=autopilot, survey=survey
         )
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure))
+
+
+def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -> list[str]:
+    """What the command would write although others have it locked: refused, or said."""
+    found = workspace.locks.before(lambda: written(judged), parent=parent, line=processes.lineage)
+    if not found:
+        return []
+    if workspace.locks.refuses:
+        raise RefusedError(
+            f"{called} was refused: {lock_guard.told(found)}. It was not started",
+            hint=f"wait, or, if nobody works on it any more: takeback locks release {found[0].lease.name}",
+        )
+    return [f"takeback: {lock_guard.told(found)}"]
 
 
 def _first_time(workspace: Workspace) -> None:

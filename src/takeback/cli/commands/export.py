@@ -1,0 +1,82 @@
+"""`takeback export`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+import msgspec
+
+from takeback.cli.session import Session, TakebackCommand
+from takeback.core.export import as_cloudevent, as_line, type_of, undo_list
+from takeback.core.record import Record
+from takeback.errors import UsageError
+from takeback.workspace import Workspace
+
+POLL_S = 0.2
+
+
+@click.command("export", cls=TakebackCommand)
+@click.option("--after", type=click.IntRange(0), default=0, metavar="SEQ", help="Only events behind this one")
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["jsonl", "cloudevents"]),
+    default="jsonl",
+    show_default=True,
+    help="One JSON object a line; or each as a CloudEvent 1.0",
+)
+@click.option("--type", "types", multiple=True, metavar="T", help="Only events of this type; may be repeated")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C")
+@click.option(
+    "--undo-list", default="", metavar="RUN", help="List what this run did that still stands, latest first"
+)
+@click.pass_obj
+def command(
+    session: Session, after: int, shape: str, types: tuple[str, ...], follow: bool, undo_list: str
+) -> None:
+    """Print every event that was recorded, for other programs
+
+    The number `seq` has no gaps: read on with --after and the last one that you have. What looks like a secret is
+    hidden.
+    """
+    with session.workspace() as workspace:
+        if undo_list:
+            return _print_undo_list(session, workspace, undo_list)
+        _refuse_unknown(types)
+        while True:
+            for record in workspace.journal.read(after=after):
+                after = record.seq
+                if not types or type_of(record.event) in types:
+                    click.echo(_text(workspace, record, shape))
+            if not follow:
+                return None
+            time.sleep(POLL_S)
+
+
+def _text(workspace: Workspace, record: Record, shape: str) -> str:
+    name = f"urn:takeback:{workspace.state.name}"
+    made = as_cloudevent(record, name) if shape == "cloudevents" else as_line(record)
+    return msgspec.json.encode(made).decode()
+
+
+def _print_undo_list(session: Session, workspace: Workspace, run: str) -> None:
+    if run not in workspace.history.runs:
+        raise UsageError(f"there is no run {run}", hint="`takeback log` lists what there is")
+    found = undo_list(map(as_line, workspace.journal.read()), run)
+    if session.json:
+        return session.data({"run": run, "undo": msgspec.to_builtins(found)})
+    for one in found:
+        back = f"back to {one.before}" if one.before else "remove it"
+        session.line(f"{one.action}  {one.resource} {one.target}: {back}")
+    if not found:
+        session.line(f"Nothing of {run} is left to undo.")
+    return None
+
+
+def _refuse_unknown(types: tuple[str, ...]) -> None:
+    from takeback.core.events import Event
+
+    known = {str(kind.__struct_config__.tag) for kind in Event.__args__}
+    if wrong := [name for name in types if name not in known]:
+        raise UsageError(f"there is no event type {wrong[0]!r}", hint=f"one of {', '.join(sorted(known))}")

@@ -1,0 +1,151 @@
+"""`takeback locks …`."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import click
+
+from takeback import config
+from takeback.cli.session import Session, TakebackGroup, ago, iso, plural, until
+from takeback.core.leases import Holder, Lease
+from takeback.engine import processes
+from takeback.engine.leases import family_of, who
+from takeback.errors import RefusedError, UsageError
+from takeback.workspace import Workspace
+
+TTL_S = 900.0
+
+
+@click.group("locks", cls=TakebackGroup)
+def command() -> None:
+    """See who works on what, and lock it for yourself
+
+    What is locked by one agent is guarded against the others: `takeback run` and the hooks refuse what would write
+    there, or warn, as takeback.toml says. A lock ends with its time, or with the process that holds it.
+    """
+
+
+@command.command("list")
+@click.pass_obj
+def list_(session: Session) -> None:
+    """List what is locked, by whom, since when and for how long"""
+    with session.workspace() as workspace:
+        found = workspace.leases.live()
+    if session.json:
+        return session.data({"locks": [lock_data(lease) for lease in found]})
+    if not found:
+        return session.line("Nothing is locked.")
+    wide = max(len(lease.name) for lease in found)
+    for lease in found:
+        since, left = ago(lease.since_us), until(_until_us(lease))
+        session.line(
+            f"{lease.name.ljust(wide)}  {who(lease)}, since {since}, for {left}  (fence {lease.fence})"
+        )
+
+
+@command.command("take")
+@click.argument("name", metavar="NAME|PATH")
+@click.option(
+    "--ttl", "ttl_s", type=float, default=TTL_S, show_default=True, metavar="S", help="How long it lasts"
+)
+@click.option("--wait", "wait_s", type=float, default=0.0, metavar="S", help="Wait so long for it to be free")
+@click.pass_obj
+def take(session: Session, name: str, ttl_s: float, wait_s: float) -> None:
+    """Lock a path with all that is below it, or any other name
+
+    A path is meant from the top of the workspace, or, with ./ before it, from here. Taken again by the same run it
+    lasts longer. Inside of `takeback run`, or of an agent's session, the lock is that of the run and ends with it.
+    """
+    with session.protect() as workspace:
+        inside = workspace.inside_action()
+        holder = _holder(workspace, inside)
+        family = family_of(workspace.history, holder.run)
+        leases = workspace.leases
+        chosen = leases.name(name)
+        mine = [
+            lease.fence for lease in leases.live() if lease.name == chosen and _is_same(lease.holder, holder)
+        ]
+        leases.release(mine)
+        lease = leases.take(chosen, holder, family=family, ttl_s=ttl_s, wait_s=wait_s)
+    if session.json:
+        return session.data(lock_data(lease))
+    session.line(f"Locked {lease.name} for {until(_until_us(lease))} (fence {lease.fence}).")
+    session.line(f"  let go   takeback locks release {lease.name}")
+
+
+@command.command("release")
+@click.argument("names", nargs=-1, metavar="NAME|PATH…")
+@click.option("--all", "everything", is_flag=True, help="All of them")
+@click.pass_obj
+def release(session: Session, names: tuple[str, ...], everything: bool) -> None:
+    """Let go of locks
+
+    A human can let go of anybody's: who held it is told at its next step that the lock is lost. An agent can let go
+    of its own.
+    """
+    if bool(names) == everything:
+        raise UsageError("name locks, or say --all; nothing was changed", hint="`takeback locks list`")
+    with session.workspace() as workspace:
+        leases, live = workspace.leases, workspace.leases.live()
+        wanted = [leases.name(name) for name in names]
+        if missing := [name for name in wanted if name not in {lease.name for lease in live}]:
+            raise UsageError(f"{missing[0]} is not locked; nothing was changed", hint="`takeback locks list`")
+        chosen = [lease for lease in live if everything or lease.name in wanted]
+        _refuse_strangers(workspace, chosen)
+        done = leases.release([lease.fence for lease in chosen])
+    if session.json:
+        return session.data({"released": [lease.name for lease in chosen if lease.fence in done]})
+    session.line(f"Let go of {plural(len(done), 'lock')}.")
+
+
+def lock_data(lease: Lease) -> dict[str, Any]:
+    holder = lease.holder
+    return {
+        "name": lease.name,
+        "fence": lease.fence,
+        "run": holder.run or None,
+        "actor": holder.actor,
+        "pid": holder.process.pid if holder.process and holder.bound else None,
+        "host": holder.process.host if holder.process else "",
+        "since": iso(lease.since_us),
+        "until": iso(_until_us(lease)),
+    }
+
+
+def _holder(workspace: Workspace, inside: str) -> Holder:
+    """Whose a lock is that is taken here: of the run around us, or of the human at this terminal."""
+    history, actor = workspace.history, config.actor()
+    action = history.actions.get(inside)
+    run = history.runs.get(action.stream if action else inside)
+    if run is None:
+        return Holder("", actor, processes.describe(os.getsid(0)), bound=False)
+    process = run.began.process or getattr(action.began if action else None, "process", None)
+    return Holder(run.id, actor or run.began.actor, process, bound=process is not None)
+
+
+def _is_same(one: Holder, other: Holder) -> bool:
+    return (one.run, one.process) == (other.run, other.process)
+
+
+def _refuse_strangers(workspace: Workspace, leases: list[Lease]) -> None:
+    inside = workspace.inside_action()
+    if not inside:
+        return
+    history = workspace.history
+    parent, run = (inside, "") if inside in history.actions else ("", inside)
+    family = family_of(history, run, parent)
+    for lease in leases:
+        if lease.holder.run not in family:
+            raise RefusedError(
+                f"{lease.name} is locked by {who(lease)}, and this was asked from inside {inside}; "
+                "nothing was changed",
+                hint="a human can let go of it, from a terminal of their own",
+            )
+
+
+def _until_us(lease: Lease) -> int:
+    """When it ends by the clock on the wall, as that stands now."""
+    return time.time_ns() // 1000 + lease.left_us

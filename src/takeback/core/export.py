@@ -1,0 +1,134 @@
+"""Events for others to read: one JSON object for each, without what looks like a secret; and what is to be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core import ids
+from takeback.core.change import ABSENT, Change
+from takeback.core.memory import RESOURCE as MEMORY
+from takeback.core.memory import keys_of
+from takeback.core.record import Record
+from takeback.core.values import view
+
+PREFIX = "io.takeback."
+"""Before the name of an event, where events of many programs come together."""
+
+
+ROLLBACK = "rollback-ended"
+
+Place = tuple[str, str, str]
+"""An action, a resource and a target of it."""
+
+
+class ToUndo(msgspec.Struct, frozen=True):
+    """A change that still stands, to be taken back in this order."""
+
+    seq: int
+    action: str
+    resource: str
+    target: str
+    before: str
+    """The version to put back, as the log names it; empty where the target was not there."""
+    after: str
+
+
+def type_of(event: e.Event) -> str:
+    """The name of an event: `action-began`."""
+    return str(type(event).__struct_config__.tag)
+
+
+def as_line(record: Record) -> dict[str, Any]:
+    """An event as `takeback export` prints it. `seq` counts all events of the workspace, without a gap."""
+    return {
+        "seq": record.seq,
+        "at": _iso(record.at_us),
+        "stream": record.stream,
+        "id": record.id or None,
+        "type": type_of(record.event),
+        "digest": record.digest,
+        "event": _shown(record.event),
+    }
+
+
+def as_cloudevent(record: Record, source: str) -> dict[str, Any]:
+    """The same as a CloudEvent 1.0 in JSON; `source` and `id` together are unique in the world."""
+    return {
+        "specversion": "1.0",
+        "id": str(record.seq),
+        "source": source,
+        "type": PREFIX + type_of(record.event),
+        "subject": record.id or record.stream,
+        "time": _iso(record.at_us),
+        "datacontenttype": "application/json",
+        "sequence": f"{record.seq:020d}",
+        "data": as_line(record),
+    }
+
+
+def undo_list(lines: Iterable[Mapping[str, Any]], run: str = "") -> list[ToUndo]:
+    """What exported lines say is still to be undone, latest first: of one run, or of all of them.
+
+    `lines` are all lines of `takeback export`, in order. Read backwards, what a rollback has settled is left out: its
+    changes are dealt with, whether they were taken back or kept.
+    """
+    found: list[ToUndo] = []
+    settled: set[Place] = set()
+    for line in reversed(list(lines)):
+        if line["type"] == ROLLBACK:
+            settled |= _settled(line, settled)
+        elif run in ("", line["stream"]) and line["stream"] != ids.WORKSPACE:
+            found += [one for one in _made(line) if (one.action, one.resource, one.target) not in settled]
+    return found
+
+
+def _settled(line: Mapping[str, Any], later: set[Place]) -> set[Place]:
+    """What a rollback dealt with, as far as it was not taken back itself: that is what a redo does."""
+    rollback, found = line["event"]["rollback"], set()
+    for item in line["event"].get("items", ()):
+        resource, name = item["target"]["resource"], item["target"]["name"]
+        if (rollback, resource, name) not in later:
+            found |= {(action, resource, name) for action in item.get("settles", ())}
+    return found
+
+
+def _made(line: Mapping[str, Any]) -> Iterator[ToUndo]:
+    event = line["event"]
+    for change in reversed(event.get("changes", ())):
+        target, before, after = change["target"], _version(change["before"]), _version(change["after"])
+        if before != after:
+            action = event.get("action") or line["id"] or ""
+            yield ToUndo(line["seq"], action, target["resource"], target["name"], before, after)
+
+
+def _version(version: Mapping[str, Any]) -> str:
+    return "" if version["id"] == ABSENT.id else str(version["id"])
+
+
+def _shown(event: e.Event) -> Any:
+    """All that an event says, as it may be seen."""
+    if changes := getattr(event, "changes", ()):
+        event = msgspec.structs.replace(event, changes=tuple(map(_without_secrets, changes)))
+    return view(msgspec.to_builtins(event))
+
+
+def _without_secrets(change: Change) -> Change:
+    """A value that is remembered under a name like `api_token` is none for others."""
+    if change.target.resource != MEMORY:
+        return change
+    name = (keys_of(change.target.name) or [""])[-1]
+    before, after = (
+        msgspec.structs.replace(version, data=view({name: version.data})[name]) if version else version
+        for version in (change.before, change.after)
+    )
+    return msgspec.structs.replace(change, before=before, after=after)
+
+
+def _iso(at_us: int) -> str:
+    whole, rest = divmod(at_us, 1_000_000)
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"

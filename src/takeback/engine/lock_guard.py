@@ -1,0 +1,101 @@
+"""What is locked by one agent is guarded against the others: told or refused before, and told after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from takeback.core.events import Process
+from takeback.core.leases import EVERYTHING, Lease, covers
+from takeback.core.subjects import Action
+from takeback.engine.leases import Leases, family_of, who
+from takeback.engine.ledger import Ledger
+from takeback.errors import UsageError
+from takeback.ports import Reached
+
+FILES = "files"
+
+
+class Trespass(msgspec.Struct, frozen=True):
+    """Something that is locked by another."""
+
+    path: str
+    lease: Lease
+
+    def __str__(self) -> str:
+        return f"{self.path} is locked by {who(self.lease)}"
+
+
+class LockGuard:
+    """Knows what an action must keep off."""
+
+    def __init__(self, leases: Leases, ledger: Ledger, on_foreign: Callable[[], str]) -> None:
+        self._leases = leases
+        self._ledger = ledger
+        self._on_foreign = on_foreign
+
+    @property
+    def refuses(self) -> bool:
+        """Whether what would write there is refused; else it is told."""
+        return self._on_foreign() == "refuse"
+
+    def before(
+        self,
+        touched: Callable[[], Iterable[Reached]],
+        *,
+        run: str = "",
+        parent: str = "",
+        line: Callable[[], list[Process]] = list,
+    ) -> list[Trespass]:
+        """What of the paths that an action says it writes is locked by others.
+
+        `run` or `parent` say whose it is; what a human locked by hand is theirs who are in the `line` of processes.
+        Where nothing is locked, nothing is asked.
+        """
+        foreign = self._foreign(run, parent, line)
+        if not foreign:
+            return []
+        found = [Trespass(one.path, lease) for one in touched() if (lease := self._against(one, foreign))]
+        return list(dict.fromkeys(found))
+
+    def after(self, action: Action, line: Callable[[], list[Process]] = list) -> list[Trespass]:
+        """What an action changed all the same, although others have it locked."""
+        made = (c for c in action.changes if c.target.resource == FILES and c.before.id != c.after.id)
+        names = sorted({change.target.name for change in made})
+        foreign = self._foreign(action.stream, "", line) if names else []
+        return [
+            Trespass(name, lease)
+            for name in names
+            if (lease := next((one for one in foreign if covers(one.name, name)), None))
+        ]
+
+    def _foreign(self, run: str, parent: str, line: Callable[[], list[Process]]) -> list[Lease]:
+        live = self._leases.live()
+        if not live:
+            return []
+        family = family_of(self._ledger.refresh(), run, parent)
+        by_hand = line() if any(not lease.holder.run for lease in live) else []
+        return [
+            lease
+            for lease in live
+            if not (lease.holder.run in family if lease.holder.run else lease.holder.process in by_hand)
+        ]
+
+    def _against(self, one: Reached, foreign: list[Lease]) -> Lease | None:
+        for path in filter(os.path.isabs, (one.path, one.really)):
+            try:
+                place = self._leases.place(path)
+            except UsageError:
+                place = EVERYTHING  # above the workspace
+            for lease in foreign:
+                if covers(lease.name, place) or (one.deletes and covers(place, lease.name)):
+                    return lease
+        return None
+
+
+def told(found: list[Trespass]) -> str:
+    """Who has what, in words."""
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{found[0]}{more}"

@@ -1,0 +1,82 @@
+"""`takeback locks`, as a person, a script or an agent uses it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from takeback.core.leases import Holder
+from takeback.engine import processes
+from takeback.workspace import Workspace
+from tests.world import cli
+from tests.world.cli import Result
+
+
+def takeback(tb: Workspace, *words: str, code: int = 0, env: dict[str, str] | None = None) -> Result:
+    done = cli.run(words, cwd=tb.root, home=tb.state.parent.parent, env=env)
+    assert done.code == code, done.said
+    return done
+
+
+def listed(tb: Workspace) -> list[Any]:
+    found: list[Any] = takeback(tb, "locks", "list", "--json").json["locks"]
+    return found
+
+
+def test_take_list_release(tb: Workspace) -> None:
+    assert "Nothing is locked." in takeback(tb, "locks", "list").stdout
+    taken = takeback(tb, "locks", "take", "src", "--ttl", "120", "--json", env={"TAKEBACK_ACTOR": "ann"}).json
+    assert (taken["name"], taken["fence"], taken["run"], taken["actor"]) == ("src", 1, None, "ann")
+    assert taken["since"] < taken["until"]
+    said = takeback(tb, "locks", "list").stdout
+    assert "src  a human (ann), since just now, for 1 min  (fence 1)" in said
+    longer = takeback(tb, "locks", "take", "src", "--ttl", "900").stdout
+    assert "Locked src for 1" in longer
+    assert [lock["fence"] for lock in listed(tb)] == [2]
+    assert "Let go of 1 lock." in takeback(tb, "locks", "release", "src").stdout
+    assert listed(tb) == []
+    assert "is not locked" in takeback(tb, "locks", "release", "src", code=2).stderr
+    assert "say --all" in takeback(tb, "locks", "release", code=2).stderr
+
+
+def test_who_comes_second_is_told_who_was_first(tb: Workspace) -> None:
+    tb.leases.take("src", Holder("r999", "ann", processes.this_process()), ttl_s=60)
+    refused = takeback(tb, "locks", "take", "src/a.py", "--json", code=3).json["error"]
+    assert refused["code"] == "locked"
+    assert f"src/a.py is locked by r999 (ann), process {os.getpid()}" in refused["message"]
+    (lock,) = listed(tb)
+    assert (lock["run"], lock["pid"]) == ("r999", os.getpid())
+    assert "after 0.2 s" in takeback(tb, "locks", "take", "src", "--wait", "0.2", code=3).stderr
+
+
+def test_a_lock_ends_with_its_time(tb: Workspace) -> None:
+    takeback(tb, "locks", "take", "src", "--ttl", "0.05")
+    time.sleep(0.1)
+    assert listed(tb) == []
+
+
+def test_inside_of_a_run_it_is_the_runs_and_ends_with_it(tb: Workspace) -> None:
+    program = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+    me = (sys.executable, "-m", "takeback", "locks")
+    takeback(tb, "run", "--", sys.executable, "-c", program, *me, "take", "src", "--ttl", "900")
+    assert listed(tb) == []
+    inner = f"{' '.join(me)} take src --ttl 900 && {' '.join(me)} list && touch src/b"
+    done = takeback(tb, "run", "--", "sh", "-c", inner)
+    assert "src  r" in done.stdout and "process" in done.stdout
+    assert (tb.root / "src/b").exists()
+
+
+def test_an_agent_cannot_let_go_of_what_others_have(tb: Workspace) -> None:
+    with tb.run("one") as run, run.lock("src"):
+        me = (sys.executable, "-m", "takeback", "locks", "release", "src")
+        done = takeback(tb, "run", "--", *me, code=3)
+        assert "a human can let go of it" in done.stderr
+        assert len(listed(tb)) == 1
+
+
+def test_a_human_can(tb: Workspace) -> None:
+    tb.leases.take("src", Holder("r999", "ann", processes.this_process()), ttl_s=60)
+    assert "Let go of 1 lock." in takeback(tb, "locks", "release", "--all").stdout
+    assert listed(tb) == []
