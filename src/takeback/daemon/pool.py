@@ -20,8 +20,7 @@ OPEN_MAX = 8
 TURN_WAIT_S = 30.0
 UNUSED_S = 600.0
 
-PLACES = 3
-Stand = tuple[object, ...]
+Stand = tuple[tuple[tuple[int, ...], ...], str | None, int]
 
 
 class Warm:
@@ -30,14 +29,14 @@ class Warm:
     def __init__(self) -> None:
         self.turn = threading.Lock()
         self.workspace: Workspace | None = None
-        self.stand: Stand = ()
+        self.stand: Stand = ((), None, 0)
         self.failed: BaseException | None = None
         self.used_s = 0.0
 
     @property
     def is_current(self) -> bool:
         """Whether what is open is still what lies there; what others wrote to its journal is read for that."""
-        if self.workspace is None or places_of(self.workspace) != self.stand[:PLACES]:
+        if self.workspace is None or places_of(self.workspace) != self.stand[0]:
             return False
         try:
             self.workspace.ledger.refresh()
@@ -172,10 +171,10 @@ def stand_of(workspace: Workspace) -> Stand:
     """What an open workspace rests on: these very folders, this journal, these settings, accepted or not."""
     history = workspace.ledger.history
     untrusted = history.untrusted_since(CONFIG)
-    return (*places_of(workspace), history.accepted.get(config.FILE), untrusted.seq if untrusted else 0)
+    return (places_of(workspace), history.accepted.get(config.FILE), untrusted.seq if untrusted else 0)
 
 
-def places_of(workspace: Workspace) -> Stand:
+def places_of(workspace: Workspace) -> tuple[tuple[int, ...], ...]:
     return (
         _number(workspace.root),
         _number(workspace.state / JOURNAL),
