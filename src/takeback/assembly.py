@@ -50,6 +50,7 @@ from takeback.resources.postgres.transactions import Servers
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.resource import Sqlite
 from takeback.resources.sqlite.transactions import SqliteDatabases
+from takeback.storage import stores
 from takeback.storage.audit_marks import AuditMarks
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
@@ -97,13 +98,22 @@ class Assembly:
             return self._settings_before(running[0])
         entry = self.history.untrusted_since(CONFIG)
         if entry is None:
-            return config.read_config(self.root)
+            return self._noticed(config.read_config(self.root))
         self.notices.append(
             f"{config.FILE} was changed by {entry.action}; the settings from before it hold until you accept "
             "the change with `takeback init --accept-config`"
         )
         before = file_text(StoredContents(self.store), entry.change.before)
         return config.parse_config(before.decode(), self.root / config.FILE) if before else config.Config()
+
+    def _noticed(self, given: config.Config) -> config.Config:
+        """These settings, with a word where one of them has no effect any more."""
+        if given.store.store and stores.read(self.state) is None:
+            self.notices.append(
+                f"{config.FILE} names a store, but the history of this workspace is on this machine: a workspace "
+                "stays where it was begun"
+            )
+        return given
 
     def _settings_before(self, action: Action) -> config.Config:
         """What held when a running action began; it may be writing the file now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import tomllib
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 import msgspec
 import platformdirs
@@ -39,8 +41,12 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """How much is kept. Zero means no limit."""
+    """Where the journal is kept, and how much of the content. Zero means no limit."""
 
+    store: str = ""
+    """The address of a database that machines share; $NAME stands for a variable. Nothing means this machine."""
+    workspace: str = ""
+    """What the workspace is called there: folders with one name there have one history."""
     quota_bytes: Count = 20 * 2**30
     keep_days: Count = 30
     keep_checkpoints: Count = 10_000
@@ -132,6 +138,24 @@ def parse_config(text: str, path: Path) -> Config:
         raise UsageError(
             f"{path} is not valid: {error}; nothing was done", hint="docs/CONFIG.md lists every setting"
         ) from error
+
+
+def expanded(address: str) -> str:
+    """An address with the variables in it, $NAME or ${NAME}, replaced; $$ is a dollar."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        name = found[1] or found[2]
+        if not (given := _variable(name)):
+            raise UsageError(
+                f"the store's address needs the variable {name}, which is not set; nothing was done",
+                hint=f"set {name}, and try again",
+            )
+        # A part of an address is written as one; what is the whole address is written so already.
+        return given if found[0] == address else quote(given, safe="")
+
+    return re.sub(r"\$\$|\$(\w+)|\$\{(\w+)\}", value, address)
 
 
 def state_home() -> Path:

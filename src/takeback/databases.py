@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from takeback.addresses import is_address
 from takeback.errors import UsageError
 from takeback.ports import Databases, Transaction
-from takeback.resources.postgres.link import is_address
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 

@@ -12,12 +12,10 @@ from takeback.core import ids
 from takeback.core.codec import text_of
 from takeback.core.events import WorkspaceBegan
 from takeback.errors import RefusedError, UsageError
+from takeback.journals import begun, journal_of
 from takeback.ports import Progress, silent
 from takeback.storage.registry import Registry
-from takeback.storage.sqlite import SqliteJournal
 from takeback.workspace import Workspace
-
-JOURNAL = "journal.db"
 
 
 def open_workspace(
@@ -27,8 +25,13 @@ def open_workspace(
     watching: bool = True,
     progress: Progress = silent,
     allow_home: bool = False,
+    store: str = "",
+    workspace: str = "",
 ) -> Workspace:
-    """Open exactly this directory, and begin to protect it if it is not yet."""
+    """Open exactly this directory, and begin to protect it if it is not yet.
+
+    `store` is the address of a PostgreSQL database in which its history is begun, `workspace` its name there.
+    """
     if sys.platform != "linux":
         raise RefusedError(
             f"files cannot be put back safely on {sys.platform} yet, so nothing is protected",
@@ -47,12 +50,12 @@ def open_workspace(
         # A mistake in the settings is told before anything is begun.
         config.read_config(path)
     state = registry.create(path)
-    workspace = Workspace(path, state, SqliteJournal(state / JOURNAL), watching=watching, progress=progress)
-    if not workspace.journal.head().count:
+    journal = begun(state, path, store, workspace)
+    if not journal.head().count:
         began = WorkspaceBegan(text_of(os.fsencode(path)), __version__)
         # The key makes two processes that open it for the first time write one event.
-        workspace.journal.append([began], stream=ids.WORKSPACE, key="workspace-began")
-    return workspace
+        journal.append([began], stream=ids.WORKSPACE, key="workspace-began")
+    return Workspace(path, state, journal, watching=watching, progress=progress)
 
 
 def find_workspace(
@@ -62,7 +65,7 @@ def find_workspace(
     registry = Registry(home or config.state_home())
     root = find_root(start, registry)
     state = registry.find(root)
-    return Workspace(root, state, SqliteJournal(state / JOURNAL), progress=progress) if state else None
+    return Workspace(root, state, journal_of(state), progress=progress) if state else None
 
 
 def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:

@@ -62,15 +62,12 @@ class Workspace(Running):
     def _made_by(self, id: str) -> Iterable[Change]:
         """What an action, a step or a run changed, from before it to after it."""
         history = self.history
-        if id in history.actions:
+        if id in history.actions and selection.inside(history, [id]) == [id]:
             return history.actions[id].changes
-        made: dict[Target, Change] = {}
-        for action in selection.actions_of(history, id):
-            for change in history.actions[action].changes:
-                first = made.get(change.target, change)
-                made[change.target] = Change(change.target, first.before, change.after)
+        actions = [id] if id in history.actions else selection.actions_of(history, id)
+        made = selection.net(history, selection.inside(history, actions))
         known = {*self.tracker.observed, *(resource.name for resource in self.tracker.attributed)}
-        return [change for change in made.values() if change.target.resource in known]
+        return [change for change in made if change.target.resource in known]
 
     def _between(self, start: str, end: str) -> Iterable[Change]:
         with self.lock.held():

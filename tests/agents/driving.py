@@ -35,8 +35,8 @@ NAMES = {
 class Agent:
     """One session of an agent in a project."""
 
-    def __init__(self, agent: str, project: Path, session: str = "session-1") -> None:
-        self.agent, self.project, self.session = agent, project, session
+    def __init__(self, agent: str, project: Path, session: str = "session-1", **env: str) -> None:
+        self.agent, self.project, self.session, self.env = agent, project, session, env
         self.turn = ""
         self.calls = 0
         self._prompt, self._pre, self._post, self._stop, self._end = NAMES[agent]
@@ -56,7 +56,7 @@ class Agent:
             given |= {"claude-code": {"prompt_id": self.turn}, "codex": {"turn_id": self.turn}}.get(
                 self.agent, {}
             )
-        return hook.handle(self.agent, json.dumps(given | more).encode(), {})
+        return hook.handle(self.agent, json.dumps(given | more).encode(), self.env)
 
     def prompt(self, text: str, id: str = "") -> Answer:
         self.turn = id or text

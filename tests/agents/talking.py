@@ -107,7 +107,8 @@ def opened(
     with subprocess.Popen(
         [*model.entry, *program, "-p", *flags, *options],
         cwd=desk.project,
-        env=desk.environment(model) | names | dict(env or {}),
+        # A program that asks in the client's place says which one it is: without that nobody would be there.
+        env=desk.environment(model) | names | {"CLAUDE_CODE_ENTRYPOINT": "sdk-py"} | dict(env or {}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from takeback.agents.dialects import dialect
+from takeback.agents.event import SILENT, Answer
+from takeback.agents.following import Following
 from takeback.core.lifecycle import Life
 from takeback.errors import ConflictError, RunBusy, UsageError
 from takeback.workspace import Workspace
+from tests.world.cli import Workspace as World
 
 from .driving import Agent
 
@@ -217,3 +225,100 @@ def test_a_call_that_was_refused_in_the_client_is_over_when_the_human_says_so(
         "it was told with the call before"
     )
     assert tb.undo().verdict == "clean"
+
+
+class Client(Agent):
+    """An agent with a process of its own, which may be one of several that go on with the same session."""
+
+    def __init__(self, project: Path, tb: Workspace, pid: int) -> None:
+        super().__init__("claude-code", project)
+        self._tb, self._pid = tb, pid
+        self.turn = "p1"
+
+    def tell(self, name: str, **more: Any) -> Answer:
+        given = {"hook_event_name": name, "session_id": self.session, "cwd": str(self.project)}
+        event = dialect(self.agent).read(json.dumps(given | {"prompt_id": self.turn} | more).encode(), {})
+        Following(self.agent, self._tb, pid=self._pid).tell(event)
+        return SILENT
+
+
+@pytest.fixture
+def processes() -> Iterator[tuple[int, int]]:
+    started = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+    yield (started[0].pid, started[1].pid)
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("what", ["call", "prompt", "stop", "end"])
+def test_a_session_that_is_open_in_two_terminals(
+    what: str, desk: Path, tb: Workspace, processes: tuple[int, int]
+) -> None:
+    """What one client begins or ends says nothing of the call on which the other is at work."""
+    one, other = (Client(desk, tb, pid) for pid in processes)
+    one.prompt("make it", "p1")
+    one.shell("make", "c1")
+    if what == "call":
+        other.shell("ls", "d1")
+        other.ran("ls", "d1")
+    elif what == "prompt":
+        other.prompt("and this?", "p2")
+    elif what == "stop":
+        other.stop()
+    else:
+        other.end()
+    (desk / "made").write_text("made\n")
+    one.ran("make", "c1")
+    (made,) = [action for action in tb.history.actions.values() if getattr(action.began, "key", "") == "c1"]
+    assert (made.life, [str(c.target) for c in made.changes if c.before != c.after]) == (Life.DONE, ["made"])
+    assert tb.undo(made.id).verdict == "clean"
+    assert not (desk / "made").exists()
+
+
+def test_what_stops_an_undo_of_one_agent_can_be_taken_back_with_it(desk: Path, tb: Workspace) -> None:
+    """Two at once: whose it is, nobody can tell. The way out is to take back both, and it is offered."""
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    helper = {"agent_id": "a1", "agent_type": "general-purpose"}
+    client.shell("make main", "m1")
+    client.pre("Write", {"file_path": str(desk / "helper.txt")}, "h1", **helper)
+    (desk / "helper.txt.tmp.1").write_text("x\n")
+    tb.save("what is there now is seen")
+    (desk / "helper.txt.tmp.1").rename(desk / "helper.txt")
+    client.post("Write", {"file_path": str(desk / "helper.txt")}, "h1", **helper)
+    client.ran("make main", "m1")
+    client.stop()
+    world = World(desk, tb.state.parent.parent)
+    assert "claude-code:general-purpose" in world.run("log").stdout
+    stopped = world.run("undo", "--agent", "claude-code:general-purpose")
+    assert stopped.code == 3
+    assert "helper.txt:" in stopped.stderr and "helper.txt.tmp" not in stopped.stderr
+    assert "yours" not in stopped.stderr and "keep theirs and take back the rest" in stopped.stderr
+    (line,) = [line for line in stopped.stderr.splitlines() if "take back what the others did too" in line]
+    done = world.run(*line.split("takeback ")[1].split())
+    assert done.code == 0 and not (desk / "helper.txt").exists()
+
+
+@pytest.mark.parametrize("then", ["prompt", "call", "stop", "end"])
+@pytest.mark.parametrize("command", ["rm app.py", "git push"])
+def test_what_the_human_does_after_saying_no_is_not_taken_back(
+    command: str, then: str, desk: Path, tb: Workspace
+) -> None:
+    """A call that is refused in the client is begun and never ended. Until the next event the human works."""
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.shell(command, "c1")
+    (desk / "app.py").write_text("print('mine')\n")
+    if then == "prompt":
+        client.prompt("not that", "p2")
+    elif then == "call":
+        client.shell("ls", "c2")
+        client.ran("ls", "c2")
+    elif then == "stop":
+        client.stop()
+    else:
+        client.end()
+    with pytest.raises(ConflictError, match="in doubt who changed it"):
+        tb.undo(next(iter(tb.history.actions)))
+    assert (desk / "app.py").read_text() == "print('mine')\n"

@@ -81,6 +81,7 @@ def test_claude_code_hears_of_it_and_forks(tmp_path: Path) -> None:
     script = {
         "work": [stories.turn(tool) for tool in tools],
         "more": [stories.turn(text="More.")],
+        "eager": [stories.turn(tools[1]), stories.turn(text="Done again.")],
     }
     with protected(tmp_path, "claude-code") as agent, clients.model(tmp_path, script) as model:
         desk, world = agent.desk, agent.world
@@ -96,7 +97,11 @@ def test_claude_code_hears_of_it_and_forks(tmp_path: Path) -> None:
         # As the report says, with the program that is called claude there.
         (talk,) = done.json["conversations"]
         assert talk["exact"]
-        options = talk["command"][talk["command"].index("--resume") :]
+        _claude, _print, saying, *options = talk["command"]
+        assert saying.endswith("Do nothing now; wait for the user.")
+        # However eager the model is, and whatever it may do otherwise: this question undoes no undo.
+        clients.claude_code(model, desk, f"[scene eager] {saying}", *options)
+        assert not (desk.project / "two.txt").exists()
         forked = json.loads(clients.claude_code(model, desk, "[scene more] again", *options).stdout)
         assert forked["session_id"] != session
         remembered = json.dumps(model.requests()[-1]["body"]["messages"])

@@ -28,9 +28,11 @@ def here(project: Protected, entry: Any) -> tuple[dict[str, Any], dict[str, str]
 
 
 def does(project: Protected, given: dict[str, Any]) -> None:
-    """What the tool of an event does."""
+    """What the tool of an event does. What was refused while it was recorded does nothing."""
     args = given.get("tool_input", {})
     command = args.get("command", "")
+    if "forbidden" in command:
+        return
     if command and "until" not in command:
         subprocess.run(["sh", "-c", command], cwd=given.get("cwd") or project.project, capture_output=True)
     elif given["tool_name"] == "Write":

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from takeback.agents import tampering
 from takeback.agents.settings import apply
+from takeback.cli.session import shortened
+from takeback.cli.views import what
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Run, Step
 from takeback.workspace import Workspace
@@ -191,3 +194,42 @@ def test_a_call_that_takes_out_the_hooks_is_told_to_the_human_at_once(desk: Path
     said = json.loads(client.ran("rm -r .claude", "c1").stdout)["systemMessage"]
     assert "the hooks of Claude Code" in said and "taken out" in said
     client.write("b", "b\n")
+
+
+@pytest.mark.parametrize(
+    "agent, name, switch",
+    [
+        ("claude-code", ".claude/settings.local.json", {"disableAllHooks": True}),
+        ("claude-code", ".claude/settings.json", {"disableAllHooks": True}),
+        ("gemini", ".gemini/settings.json", {"hooksConfig": {"enabled": False}}),
+    ],
+)
+def test_a_call_that_switches_all_hooks_off_is_told_too(
+    agent: str, name: str, switch: dict[str, object], desk: Path, tb: Workspace
+) -> None:
+    """Our entries stand as before, and are not run in the next session."""
+    place = apply.place(agent, project=desk, home=desk, user=False)
+    apply.installing(agent, place, f"takeback-hook {agent}").make()
+    client = Agent(agent, desk)
+    client.prompt("go", "p1")
+    client.shell("python setup.py", "c1")
+    path = desk / name
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | switch))
+    said = json.loads(client.ran("python setup.py", "c1").stdout or b"{}").get("systemMessage", "")
+    assert f"in {name} were switched off by" in said
+    tb.undo()
+    assert tampering.warnings(tb) == []
+
+
+def test_words_of_an_agent_cannot_steer_the_terminal(desk: Path, tb: Workspace) -> None:
+    """What hides a part of a line, or turns it round, would show the human another one."""
+    client = Agent("claude-code", desk)
+    client.prompt("tidy \x1b[8mup\x1b[0m \u202enow\x07", "p1")
+    client.shell("make \x1b[2Kall\r", "c1")
+    (desk / "made").write_text("made\n")
+    client.ran("make \x1b[2Kall\r", "c1")
+    (step,) = steps(tb)
+    assert step.name.isprintable() and "tidy" in step.name and "up" in step.name
+    assert shortened("a\x1b[8mb\rc\n\td\u202e", 60) == r"a\x1b[8mb c d\u202e"
+    (row,) = [what(tb.history, action) for action in tb.history.actions.values()]
+    assert row.isprintable() and "make" in row and "all" in row

@@ -8,6 +8,7 @@ import pytest
 
 from takeback.core.lifecycle import Life
 from takeback.workspace import Workspace
+from tests.world.cli import Workspace as World
 
 from .driving import AGENTS, Agent, asks, refusal
 
@@ -26,14 +27,15 @@ def test_on_autopilot_it_is_refused_with_a_reason(agent: str, desk: Path, tb: Wo
     assert refusal(client.shell("ls", "c2")) == ""
 
 
-@pytest.mark.parametrize("agent", ["codex", "gemini", "opencode"])
+@pytest.mark.parametrize("agent", ["codex", "gemini", "opencode", "claude-code"])
 def test_who_cannot_ask_is_told_how_it_can_be_allowed(agent: str, desk: Path, tb: Workspace) -> None:
-    client = Agent(agent, desk)
+    client = Agent(agent, desk, CLAUDE_CODE_ENTRYPOINT="sdk-cli")  # `claude -p`: nobody is there to be asked
     client.prompt("go", "p1")
     answer = client.shell(PUSH, "c1", description="first")
     (approval,) = tb.approvals()
     assert f"takeback approve {approval.id}" in refusal(answer)
-    assert "git push" in refusal(answer)
+    assert "this command is irreversible (git push" in refusal(answer)
+    assert "Then try it again in this session." in refusal(answer) and not asks(answer)
     assert not tb.history.actions
     # Only exactly this passes, and once. What the agent says about it beside does not matter.
     tb.approve(approval.id)
@@ -79,6 +81,8 @@ def test_what_the_human_refuses_in_the_client_leaves_nothing_open(desk: Path, tb
     (action,) = tb.history.actions.values()
     assert (action.life, action.changes) == (Life.FAILED, ())
     assert "was not allowed" in action.why
+    logged = World(desk, tb.state.parent.parent).run("log").stdout
+    assert "not allowed" in logged and "failed" not in logged
     client.write("a", "a\n")
     # It never happened, so it is nothing that an undo would have to leave.
     assert tb.undo(*tb.history.runs).verdict == "clean"

@@ -65,7 +65,7 @@ def test_in_with_one_command_and_out_without_a_trace(agent: str, desk: Desk) -> 
     assert settings.commands(agent, path.read_text()) == [hook_command(settings.layout(agent).agent)]
     assert desk.do("status", "--json").json["checkpoint"]["id"] == done["checkpoint"]
     assert desk.do("install", agent, "--json").json["changed"] is False
-    assert "already under protection" in desk.do("install", agent).stdout
+    assert " already " in desk.do("install", agent).stdout.partition("\n")[0]
     assert desk.do("uninstall", agent, "--json").json["changed"] == [str(path)]
     assert desk.do("uninstall", agent, "--json").json["changed"] == []
     after = picture(os.fsencode(desk.root))
@@ -77,7 +77,7 @@ def test_below_the_top_of_a_project_it_is_said_where_to_start(desk: Desk) -> Non
     (desk.root / "src").mkdir()
     assert "in that folder" not in desk.do("install", "cursor").stdout
     done = desk.do("install", "codex", "-C", "src")
-    assert f"under protection in {desk.root}.\nStart Codex in that folder" in done.stdout
+    assert f"are now in {desk.root}.\nStart Codex in that folder" in done.stdout
     assert desk.settings("codex").exists()
 
 
@@ -94,11 +94,23 @@ def test_the_shell_completes_agents() -> None:
 def test_what_is_said(desk: Desk) -> None:
     said = desk.do("install", "codex").stdout
     assert said.startswith(f"--- {desk.settings('codex')}\n+++ ")
-    assert "Codex is now under protection in" in said and "type /hooks" in said
+    assert "The hooks for Codex are now in" in said and "type /hooks" in said
     assert "takeback doctor codex" in said and "takeback uninstall codex" in said
     assert "trust" in desk.do("install", "gemini").stdout
+    assert (
+        "Gemini CLI is now under protection" in desk.do("install", "gemini", "--user").stdout
+    )  # needs no trust
     assert "--user" in desk.do("install", "cursor", "--user").stdout
     assert "can still be taken back" in desk.do("uninstall", "codex").stdout
+
+
+def test_hooks_that_are_in_the_other_settings_are_named(desk: Desk) -> None:
+    desk.do("install", "codex", "--user")
+    assert desk.do("uninstall", "codex").stdout.endswith(
+        "There are in your own settings:  takeback uninstall codex --user\n"
+    )
+    desk.do("uninstall", "codex", "--user")
+    assert "uninstall" not in desk.do("uninstall", "codex").stdout
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -213,6 +225,7 @@ def test_names_that_are_none(desk: Desk) -> None:
     assert "did you mean gemini?" in desk.do("install", "gemini-cli", code=2).stderr
     unknown = desk.do("install", "xyzzy", code=2).stderr
     assert "did you mean" not in unknown and "opencode" in unknown
+    assert "did you mean" not in desk.do("install", "foo", code=2).stderr
     (desk.root / ".cursor").mkdir()
     found = desk.run("install", env={"PATH": "/nonexistent"})
     assert found.code == 2

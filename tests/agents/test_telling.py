@@ -96,7 +96,26 @@ def test_what_is_told_is_bounded(desk: Path, tb: Workspace) -> None:
     text = context(client.prompt("go on", "p2"))
     assert len(text) <= telling.CHARS_MAX + 100
     assert "\n" not in text
-    assert "16 more times before that" in text
+    assert text.count("The user") == 1, "each path once, as it is now"
+    assert "again as you had left it" in text
+
+
+def test_however_often_it_went_to_and_fro_each_path_is_told_as_it_is(desk: Path, tb: Workspace) -> None:
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    for number in range(8):
+        client.write(f"made-{number}", "x\n")
+    actions = list(tb.history.actions)
+    for id in actions:
+        tb.undo(id)
+    tb.redo()
+    tb.undo(actions[-1])
+    tb.redo()
+    text = context(client.prompt("go on", "p2"))
+    assert text.count("made-7") == 1 and "made-7 is again as you had left it" in text
+    gone = text.partition("brought back")[0]
+    assert all(gone.count(f"made-{number}") == 1 for number in range(7)), text
+    assert len(text) < telling.CHARS_MAX
 
 
 def test_an_answer_that_is_lost_is_given_again(desk: Path, tb: Workspace) -> None:

@@ -18,7 +18,7 @@ from takeback.storage.lock import WorkspaceLock
 from takeback.workspace import Workspace
 from tests.world.cli import environment
 
-from .driving import AGENTS, Agent, refusal
+from .driving import AGENTS, NAMES, Agent, refusal
 
 
 @contextmanager
@@ -103,3 +103,15 @@ def test_a_locked_store_blocks(desk: Path, tb: Workspace) -> None:
         holder.stdin.close()
     assert "Takeback cannot protect this" in refusal(answer)
     assert not tb.history.open_actions()
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_call_of_which_too_little_is_told_is_refused(agent: str, desk: Path, tb: Workspace) -> None:
+    """It was let happen, with a warning, though nothing of it had been recorded."""
+    client = Agent(agent, desk)
+    client.prompt("go", "p1")
+    shell = {"tool_name": 7, "tool": 7, "tool_input": {"command": "rm app.py"}}
+    assert "could not read" in refusal(client.tell(NAMES[agent][1], **shell))
+    # Where nothing is about to happen, there is nothing to refuse.
+    ended = client.tell(NAMES[agent][2], **shell)
+    assert refusal(ended) == "" and b"could not read" in ended.stdout + ended.stderr

@@ -212,3 +212,32 @@ def test_background_work_is_noticed(line: str, goes_on: bool) -> None:
 )
 def test_options_that_change_what_it_does(line: str, reach: Reach) -> None:
     assert judge(line).reach is reach
+
+
+# Links that the line itself makes
+
+
+@pytest.mark.parametrize(
+    "line, written",
+    [
+        ("ln -s ../other o && rm -rf o/src", "/other/src"),
+        ("ln -s /etc x; rm -rf x/*", "/etc"),
+        ("ln -sfn ~ h\nrm -r h/docs", "/home/me/docs"),
+        ("ln -s ~/.bashrc rc; echo x >> rc", "/home/me/.bashrc"),
+        ("ln -s /opt/tool; cp a tool/b", "/opt/tool/b"),
+        ("sudo ln -s /opt sub && touch sub/opt/x", "/opt/x"),
+        ("ln -s /opt a; ln -s a b; rm b/x", "/opt/x"),
+        ("ln --symbolic /opt o && cd o && rm x", "/opt/x"),
+    ],
+)
+def test_a_link_that_the_line_makes_is_gone_through(line: str, written: str) -> None:
+    judged = judge(line)
+    assert judged.reach is Reach.OUTSIDE
+    assert paths(judged).get(written) is Reach.OUTSIDE, paths(judged)
+
+
+def test_who_removes_a_link_removes_no_more() -> None:
+    assert judge("ln -s ../other o; rm -f o").reach is Reach.RESTORABLE
+    assert judge("ln -s src/a b && echo x > b").reach is Reach.RESTORABLE
+    assert judge("ln -s /opt/tool .; echo x > a").reach is Reach.RESTORABLE
+    assert judge("ln -s /opt/tool bin/; echo x > bin/a").reach is Reach.RESTORABLE

@@ -6,26 +6,38 @@ import os
 import sys
 from pathlib import Path
 
+from takeback.addresses import is_address
 from takeback.core.events import RunBegan, StepBegan
+from takeback.storage.postgres.journal import PostgresJournal
 from takeback.storage.sqlite import SqliteJournal
+
+AnyJournal = SqliteJournal | PostgresJournal
+
+
+def open_journal(place: str | Path) -> AnyJournal:
+    """A path, or an address and the path of an anchor, which names the workspace too."""
+    if not is_address(str(place)):
+        return SqliteJournal(Path(place))
+    dsn, _, anchor = str(place).partition(" ")
+    return PostgresJournal(dsn, anchor, Path(anchor))
 
 
 def open_and_close(path: str) -> None:
-    SqliteJournal(Path(path)).close()
+    open_journal(path).close()
 
 
 def append_some(path: str, count: str) -> None:
     """Append batches of two to a run of one's own, and say so after each."""
-    journal = SqliteJournal(Path(path))
+    journal = open_journal(path)
     append_steps(journal, count=int(count))
     journal.close()
 
 
 def append_until_killed(path: str) -> None:
-    append_steps(SqliteJournal(Path(path)), count=sys.maxsize)
+    append_steps(open_journal(path), count=sys.maxsize)
 
 
-def append_steps(journal: SqliteJournal, *, count: int) -> None:
+def append_steps(journal: AnyJournal, *, count: int) -> None:
     name = f"p{os.getpid()}"
     (began,) = journal.append([RunBegan(name)], stream="", key=name)
     acknowledge(name, "-", began.seq, began.digest)

@@ -20,8 +20,8 @@ import pytest
 from takeback import faults
 from takeback.core.events import CheckpointTaken, RunBegan, StepBegan
 from takeback.storage.anchor import Anchor
-from takeback.storage.sqlite import SqliteJournal
 from takeback.testing import crash
+from tests.crash.journal_worker import AnyJournal, open_journal
 
 POINTS = sorted(point for point in faults.known() if point.startswith("journal-"))
 GANG = 4
@@ -75,7 +75,7 @@ def test_killed_at_many_random_moments(seed: int, tmp_path: Path) -> None:
     kill_a_gang(seed, tmp_path / "journal.db")
 
 
-def kill_a_gang(seed: int, path: Path) -> None:
+def kill_a_gang(seed: int, path: str | Path) -> None:
     """Let four processes append, and kill them: by turns from the very start, all at once, or one first."""
     chance = random.Random(seed)
     with subprocess.Popen(
@@ -113,9 +113,9 @@ def workers_in(said: bytes) -> set[str]:
     return {line.split()[0].decode() for line in said.splitlines()}
 
 
-def assert_whole(path: Path, said: str) -> int:
+def assert_whole(path: str | Path, said: str) -> int:
     """Hold the journal against what its writers said; returns how many batches it holds."""
-    journal = SqliteJournal(path)
+    journal = open_journal(path)
     assert list(journal.check()) == []
     records = {record.seq: record for record in journal.read()}
     assert list(records) == list(range(1, len(records) + 1))
@@ -130,7 +130,7 @@ def assert_whole(path: Path, said: str) -> int:
     return batches
 
 
-def assert_batches(journal: SqliteJournal) -> int:
+def assert_batches(journal: AnyJournal) -> int:
     """Every worker's batches are whole, each once, without a gap."""
     batches = 0
     for run in [record for record in journal.read() if isinstance(record.event, RunBegan)]:
@@ -142,7 +142,7 @@ def assert_batches(journal: SqliteJournal) -> int:
     return batches
 
 
-def assert_goes_on(journal: SqliteJournal) -> None:
+def assert_goes_on(journal: AnyJournal) -> None:
     (record,) = journal.append([CheckpointTaken()], stream="w")
     assert list(journal.check()) == []
     journal.close()

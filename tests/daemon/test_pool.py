@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from takeback.daemon.pool import Pool
+from takeback.errors import BackendError
 from takeback.opening import open_workspace
 from takeback.workspace import Workspace
 
@@ -85,4 +86,22 @@ def test_one_thread_at_a_time(opening: Opening) -> None:
     for thread in threads:
         thread.join()
     assert set(seen) == {1} and len(seen) == 20
+    pool.close()
+
+
+def test_a_journal_that_cannot_be_read_for_a_moment_holds_up_nobody(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn was kept by whoever failed at it: from then on every event of the workspace was refused."""
+    pool, root = Pool(opening, wait_s=5.0), opening.root("a")
+    with pool.workspace(root) as workspace:
+        workspace.save("first")
+
+    def broken() -> None:
+        raise BackendError("the journal is locked")
+
+    monkeypatch.setattr(workspace.ledger, "refresh", broken)
+    with pool.workspace(root) as again:
+        again.save("second")
+    assert opening.opened == ["a", "a"]
     pool.close()

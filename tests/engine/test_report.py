@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from takeback.core.change import Target
@@ -53,6 +54,10 @@ def test_a_preview_is_in_the_conditional() -> None:
 def test_a_conflict_says_that_nothing_was_done() -> None:
     text = str(report(item("a", "conflict", why="it was changed since"), item("b"), verdict=Verdict.CONFLICT))
     assert text == "Stopped at a: it was changed since. Nothing was taken back."
+    redone = msgspec.structs.replace(
+        report(item("a", "conflict", why="it was changed since"), verdict=Verdict.CONFLICT), kind="redo"
+    )
+    assert str(redone) == "Stopped at a: it was changed since. Nothing was brought back."
 
 
 def test_items_come_in_the_order_in_which_a_person_wants_to_hear_them() -> None:

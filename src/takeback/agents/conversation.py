@@ -18,7 +18,13 @@ from takeback.core.subjects import Action, Run
 from takeback.errors import BackendError
 
 FORKING = ("claude-code", "ruflo")
-SAYING = "What you did after this point was taken back. Read files again before you rely on them."
+SAYING = (
+    "What you did after this point was taken back. Read files again before you rely on them. "
+    "Do nothing now; wait for the user."
+)
+# For this one question it can only look: whatever its settings allow, what was taken back is not done again.
+# Without any tool at all, a conversation that has used some might not be taken.
+ONLY_LOOKING = ("--tools", "Read", "--strict-mcp-config")
 WAIT_S = 600
 
 
@@ -68,7 +74,7 @@ def _fork(run: Run, action: Action) -> Fork:
     session = run.began.session
     words = ["claude", "--resume", session, "--fork-session"]
     if entry:  # it takes a place only together with something to say
-        words = ["claude", "-p", SAYING, *words[1:], "--resume-session-at", entry]
+        words = ["claude", "-p", SAYING, *ONLY_LOOKING, *words[1:], "--resume-session-at", entry]
     return Fork(session, action.id, run.began.folder, tuple(words), exact=bool(entry))
 
 

@@ -65,6 +65,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing of the session is at work in the background any more."""
     paths: tuple[str, ...] = ()
     """Those that an editing tool names, from the root of the file system on where that can be known."""
+    unattended: bool = False
+    """Nobody sits at the client: what it would ask its human is refused without a word."""
     cwd: str = ""
     root: str = ""
     """The project."""

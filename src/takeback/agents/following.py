@@ -22,7 +22,8 @@ from takeback.core.redact import redact
 from takeback.core.rules import Rules
 from takeback.core.subjects import Action as Recorded
 from takeback.core.subjects import Run
-from takeback.engine.seam import ASKED, Action, Ask, Denied
+from takeback.engine import processes
+from takeback.engine.seam import ASKED, NOT_ALLOWED, Action, Ask, Denied
 from takeback.engine.sessions import Session
 from takeback.errors import UsageError
 
@@ -86,7 +87,10 @@ class Following:
             self._close(event)
         elif event.kind is Kind.SESSION_END:
             self._close(event)
-            self._session(event).end()
+            session = self._session(event)
+            opened = (self._workspace.history.actions[id] for id in self._run(session).actions)
+            if not any(a.life in (Life.OPEN, Life.BACKGROUND) and self._is_anothers(a) for a in opened):
+                session.end()
         return Decision()
 
     # Prompts
@@ -130,7 +134,7 @@ class Following:
         if isinstance(begun, Denied):
             return Decision(do=Do.DENY, reason=str(begun))
         if isinstance(begun, Ask):
-            how = f"A human can allow exactly this, once: {begun.how}. Then try it again."
+            how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
             return Decision(do=Do.ASK, reason=f"{begun.name} waits for a human: {begun.reason}.", how=how)
         if begun.asked:
             return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}", warning=begun.warning)
@@ -165,21 +169,28 @@ class Following:
     def _presume_ended(self, action: Action) -> None:
         """The agent goes on, so this is over. If its human was asked about it, the answer was no."""
         if ASKED in action.ref.split():
-            action.drop(f"as far as {self._agent} told, it was not allowed")
+            action.drop(f"as far as {self._agent} told, {NOT_ALLOWED}")
         else:
-            action.end(error=UNTOLD)
+            action.end(error=UNTOLD, presumed=True)
 
     def _end_background(self, event: Event) -> None:
         session = self._session(event)
         for recorded in self._workspace.history.open_actions(Life.BACKGROUND):
-            if recorded.stream == session.id:
+            if recorded.stream == session.id and not self._is_anothers(recorded):
                 session.action(_key_of(recorded)).end()
 
     def _open(self, session: Session, event: Event) -> Iterator[Action]:
         """The calls of the agent of this event that have no end yet."""
         for recorded in self._workspace.history.open_actions():
-            if recorded.stream == session.id and _key_of(recorded) and is_of(recorded.actor, event.actor):
+            mine = recorded.stream == session.id and is_of(recorded.actor, event.actor)
+            if mine and _key_of(recorded) and not self._is_anothers(recorded):
                 yield session.action(_key_of(recorded))
+
+    def _is_anothers(self, recorded: Recorded) -> bool:
+        """Whether another client that goes on with the same session, in another terminal, is at work on it."""
+        process = getattr(recorded.began, "process", None)
+        is_known = bool(self._pid and process and process.pid != self._pid)
+        return is_known and processes.is_alive(process)
 
     def _call_id(self, session: Session, event: Event) -> str:
         """The id of a call that begins. Those that have none are numbered; while one like it is open, it is that."""
@@ -274,7 +285,8 @@ def _key_of(recorded: Recorded) -> str:
 
 def _title(text: str) -> str:
     """The first words of a prompt. What looks like a secret is taken out first: half of one does not look like it."""
-    words = " ".join(redact(text[:PROMPT_CHARS_MAX]).strip(' "\n').split())
+    plain = "".join(c if c.isprintable() else " " for c in redact(text[:PROMPT_CHARS_MAX]))
+    words = " ".join(plain.strip(' "').split())
     return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"
 
 

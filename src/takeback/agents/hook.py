@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import msgspec
+
 from takeback import config
 from takeback.agents import unprotected
 from takeback.agents.dialects import dialect
-from takeback.agents.event import SILENT, Answer, Decision, Event, Kind
+from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
 from takeback.agents.leader import leader_of
 from takeback.errors import TakebackError
 from takeback.opening import find_root, open_workspace
@@ -42,6 +44,11 @@ def handle(
     event = speech.read(data, env)
     if event.kind is Kind.UNREADABLE:
         warning = f"Takeback could not read what {agent} told it ({event.why}), so this was not protected."
+        if (
+            speech.KINDS.get(event.name) is Kind.BEGIN
+        ):  # by whose settings it could be allowed, nobody can tell
+            event = msgspec.structs.replace(event, kind=Kind.BEGIN)
+            return speech.answer(event, Decision(do=Do.DENY, reason=warning, warning=warning))
         return speech.answer(event, Decision(warning=warning))
     if event.kind is Kind.IGNORED:
         return SILENT

@@ -23,6 +23,11 @@ class Client(msgspec.Struct, frozen=True):
     """Folders of it, below a project or HOME."""
     then: str = ""
     """What its user still has to do after installing, so that its hooks run."""
+    trusts_user: bool = False
+    """Whether that is needed in a project only, for the user's own settings are trusted."""
+
+    def next_step(self, *, user: bool) -> str:
+        return "" if user and self.trusts_user else self.then
 
 
 CLIENTS = {
@@ -41,6 +46,7 @@ CLIENTS = {
         (".gemini",),
         then="Gemini CLI runs the hooks of a project only in a folder that you trust: say yes when it asks. "
         "With --user they run everywhere.",
+        trusts_user=True,
     ),
     "opencode": Client("opencode", ("opencode",), (".opencode", ".config/opencode")),
     "ruflo": Client("ruflo", ("ruflo", "claude-flow"), (".claude-flow",)),
@@ -53,7 +59,7 @@ def chosen(name: str, project: Path, home: Path) -> str:
         return name
     known = ", ".join(LAYOUTS)
     if name:
-        near = difflib.get_close_matches(name.lower(), [*CLIENTS, *PROGRAMS], 1, 0.5)
+        near = difflib.get_close_matches(name.lower(), [*CLIENTS, *PROGRAMS], 1, 0.6)
         meant = PROGRAMS.get(near[0], near[0]) if near else ""
         raise UsageError(
             f"{name!r} is no agent that Takeback knows; nothing was changed",

@@ -12,7 +12,7 @@ from takeback.agents import settings
 from takeback.agents.presence import CLIENTS
 from takeback.agents.settings import apply
 from takeback.core.change import Target, Version
-from takeback.errors import TakebackError
+from takeback.errors import TakebackError, UsageError
 from takeback.workspace import Workspace
 
 
@@ -44,12 +44,24 @@ def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
 def _done(workspace: Workspace, agent: str, name: str, version: Version) -> str:
     """What happened to hooks of ours since this version, in a word."""
     before = (workspace.files.text(version) or b"").decode(errors="replace")
+    ours: list[str] = []
     try:
-        if not settings.commands(agent, before):  # there was nothing to lose
-            return ""
+        ours = settings.commands(agent, before)
         now = apply.read(workspace.root / name)
+        if _is_off(agent, now) and not _is_off(agent, before):  # also those that stand in another file
+            return "switched off"
+        if not ours:  # there was nothing to lose
+            return ""
         if settings.missing(agent, now):
             return "taken out"
         return "changed" if settings.hooks(agent, now) != settings.hooks(agent, before) else ""
     except TakebackError:
-        return "spoilt"
+        return "spoilt" if ours else ""
+
+
+def _is_off(agent: str, text: str) -> bool:
+    """Whether settings tell the agent to run no hooks. What it cannot read tells it nothing."""
+    try:
+        return settings.switched_off(agent, text)
+    except UsageError:
+        return False

@@ -15,6 +15,7 @@ from takeback import faults
 from takeback.agents.event import Event
 from takeback.core import events as e
 from takeback.core import ids
+from takeback.core.change import Target
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action
@@ -25,10 +26,11 @@ TOLD = faults.crash_point("agent-told")
 
 FILE = "told.json"
 KEPT_MAX = 500
-NAMES_MAX = 6
+NAMES_MAX = 12
 NAME_CHARS_MAX = 120
 ROLLBACKS_MAX = 4
 CHARS_MAX = 2000
+EARLIER = "as before a change of yours"
 READ_AGAIN = "Read files again before you rely on them or edit them."
 
 _BEGINNINGS = {
@@ -98,30 +100,49 @@ def _is_mine(action: Action, runs: Iterable[str], event: Event) -> bool:
 
 
 def said(fresh: Sequence[News]) -> str:
-    """In a few sentences, of bounded length."""
-    left_out = len(fresh) - ROLLBACKS_MAX
-    sentences = [_sentence(one) for one in fresh[-ROLLBACKS_MAX:]]
-    if left_out > 0:
-        sentences.insert(0, f"The user took back or brought back changes {left_out} more times before that.")
+    """How each path is now, once, in a few sentences of bounded length."""
+    told = _net(fresh)
+    older, latest = told[:-ROLLBACKS_MAX], told[-ROLLBACKS_MAX:]
+    sentences = [
+        _sentence(kind, EARLIER, items)
+        for kind in _BEGINNINGS
+        if (items := [item for one, some in older if one.rollback.kind == kind for item in some])
+    ]
+    sentences += [_sentence(one.rollback.kind, f"as before {_clock(one)}", items) for one, items in latest]
     text = " ".join(sentences)
     return f"{text if len(text) <= CHARS_MAX else text[: CHARS_MAX - 1] + '…'} {READ_AGAIN}"
 
 
-def _sentence(one: News) -> str:
-    rollback = one.rollback
-    clock = time.strftime("%H:%M", time.localtime(min(action.began_us for action in one.of) / 1e6))
-    state = "again as you had left it" if rollback.kind == "redo" else f"as before {clock}"
+def _net(fresh: Sequence[News]) -> list[tuple[News, list[e.Item]]]:
+    """Each rollback with the paths on which it had the last word. What a later one left alone is as it was."""
+    last: dict[Target, tuple[int, e.Item]] = {}
+    for number, one in enumerate(fresh):
+        for item in _worth_a_word(one):
+            if item.did not in _STAYED or item.target not in last:
+                last[item.target] = (number, item)
+    words: dict[int, list[e.Item]] = {}
+    for number, item in last.values():
+        words.setdefault(number, []).append(item)
+    return [(fresh[number], words[number]) for number in sorted(words)] or [(fresh[-1], [])]
+
+
+def _clock(one: News) -> str:
+    return time.strftime("%H:%M", time.localtime(min(action.began_us for action in one.of) / 1e6))
+
+
+def _sentence(kind: str, before: str, items: Iterable[e.Item]) -> str:
+    state = "again as you had left it" if kind == "redo" else before
     states = {"are": [], "gone": [], "merged": [], "stayed": []}  # type: dict[str, list[str]]
-    for item in _worth_a_word(one):
-        kind = "gone" if item.did in _GONE else "stayed" if item.did in _STAYED else "are"
-        states["merged" if item.did is e.Did.MERGED else kind].append(_name(item.target.said))
+    for item in items:
+        became = "gone" if item.did in _GONE else "stayed" if item.did in _STAYED else "are"
+        states["merged" if item.did is e.Did.MERGED else became].append(_name(item.target.said))
     parts = [
         _part(states["are"], f"is {state}", f"are {state}"),
         _part(states["gone"], "no longer exists", "no longer exist"),
         _part(states["merged"], "has only your part taken out", "have only your part taken out"),
         _part(states["stayed"], "stays as it is", "stay as they are"),
     ]
-    return f"{_BEGINNINGS[rollback.kind]}: {'; '.join(filter(None, parts)) or 'nothing had changed'}."
+    return f"{_BEGINNINGS[kind]}: {'; '.join(filter(None, parts)) or 'nothing had changed'}."
 
 
 def _worth_a_word(one: News) -> list[e.Item]:

@@ -19,8 +19,10 @@ class Unprotected(Exception):
 
 def answer(speech: Dialect, event: Event, failed: Unprotected) -> Answer:
     error = failed.error
-    hint = f" ({error.hint})" if isinstance(error, TakebackError) and error.hint else ""
-    why = f"Takeback cannot protect this: {str(error) or type(error).__name__}{hint}"
+    said = str(error) or type(error).__name__
+    if isinstance(error, TakebackError):
+        said = error.message + (f" ({error.hint})" if error.hint else "")
+    why = f"Takeback cannot protect this: {said}"
     if event.kind is Kind.BEGIN and failed.blocks:
         return speech.answer(event, Decision(do=Do.DENY, reason=why, warning=why))
     return speech.answer(event, Decision(warning=why))

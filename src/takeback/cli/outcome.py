@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from takeback.cli.session import iso, shortened
-from takeback.cli.views import counted
+from takeback.cli.session import iso, plural, shortened
+from takeback.cli.views import counted, made
 from takeback.commands.judgement import Judgement
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan
+from takeback.core.selection import inside
 from takeback.core.subjects import Action
 from takeback.engine import processes
 from takeback.engine.diff import verb
@@ -47,10 +48,15 @@ def summary_lines(
     seconds = (action.ended_us - action.began_us) / 1e6
     ending = child.why or (f"failed with exit code {child.code}" if child.code else "done")
     called, lines = shortened(called, 60), []
-    if action.changes:
-        lines.append(f"{called} {ending} after {seconds:.1f} s. It {_counted(action.changes)}.")
+    history = workspace.history
+    actions = inside(history, [action.id])
+    if changes := made(history, action):
+        calls = len(actions) - 1
+        whose = f"It, with the {plural(calls, 'call')} inside it," if calls else "It"
+        lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
         if not undoing:
-            every = "take back files" if leaves_something(action) else "take it all back"
+            stays = any(leaves_something(history.actions[id]) for id in actions)
+            every = "take back files" if stays else "take it all back"
             lines.append(f"  {every.ljust(16)}   takeback undo {action.id}")
             lines.append(f"  look first         takeback diff {action.id}")
     elif child.code:
@@ -91,7 +97,7 @@ def summary_data(workspace: Workspace, action: Action, child: Child, report: Rol
         "uncaptured": list(getattr(action.began, "uncaptured", ())),
         "why": child.why,
         "at": iso(action.began_us),
-        "changes": len({change.target for change in action.changes}),
+        "changes": len({change.target for change in made(workspace.history, action)}),
         "locked_by_others": [str(one) for one in workspace.locks.after(action, processes.lineage)],
         "background": workspace.tracker.living(action.id),
         "undo": report.data() if report else None,

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from takeback.cli.session import Session, ago, paint, plural, shortened
+from takeback.core import ids
 from takeback.core.events import Did
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
-from takeback.core.subjects import Run, Step
+from takeback.core.selection import inside, outermost
+from takeback.core.subjects import Action, Run, Step
 from takeback.engine.foreseeing import leaves_something
-from takeback.engine.report import TITLES, WOULD_TITLES, RollbackReport, hint_of
+from takeback.engine.report import DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
 
@@ -30,9 +32,9 @@ _NOTHING = {
     "restore": "Nothing to restore: the workspace is as it was at that checkpoint.",
 }
 _CHOICES = {
-    "keep": "keep yours and take back the rest",
+    "keep": "keep {whose} and {do} the rest",
     "merge": "merge",
-    "overwrite": "put the old version over yours",
+    "overwrite": "put the old version over {whose}",
 }
 _WOULD_DO = {
     "restored": "restore",
@@ -58,7 +60,7 @@ def answer(
     try:
         report = do()
     except ConflictError as error:
-        return _print_stopped(session, error, workspace.history)
+        return _print_stopped(session, error, workspace)
     except RollbackIncomplete as error:
         report = error.report
     return print_report(session, workspace.history, report, last=last, forking=forking)
@@ -69,9 +71,11 @@ def print_report(
 ) -> int:
     """Print a report and return the exit code that goes with it."""
     run = _only_a_part(history, report) if last else None
+    outer = _outer(history, report) if last else None
     talks = _conversations(history, report)
     if session.json:
-        more = ({"part_of": run.id} if run else {}) | _talks_data(talks, forking=forking)
+        more: dict[str, object] = {"part_of": run.id} if run else {}
+        more |= ({"inside": outer.id} if outer else {}) | _talks_data(talks, forking=forking)
         session.data(report.data() | more | {"stays": _staying(history, report)})
         return _code(report)
     if report.finished_earlier:
@@ -84,7 +88,7 @@ def print_report(
         session.line(_NOTHING[report.kind])
         return 0
     titles = WOULD_TITLES if report.preview else TITLES
-    called = ", ".join(_called(history, id) for id in report.of)
+    called = ", ".join(_called(history, id) for id in _concerned(history, report))
     nothing = "nothing of " if report.grouped() and not report.achieved else ""
     what = f"what {called} took back" if report.kind == "redo" else called
     if report.kind == "redo" and not report.grouped() and _all_kept(history, report):
@@ -94,6 +98,9 @@ def print_report(
     _print_items(session, history, report)
     if run:
         _print_part(session, history, report, run)
+    if outer:
+        name = shortened(outer.name, 40)
+        session.line(f"It happened inside of {outer.id} ({name}). All of that:  takeback undo {outer.id}")
     _print_close(session, report)
     for talk in (talk for talk in talks if talk.exact or forking):
         since = "from before it" if talk.exact else "with all that was said"
@@ -152,6 +159,26 @@ def _only_a_part(history: History, report: RollbackReport) -> Run | None:
     return run if any(history.live(id) for id in others) else None
 
 
+def _outer(history: History, report: RollbackReport) -> Action | None:
+    """The command inside of which an action was done that was taken back, where more of it still stands."""
+    action = history.actions.get(report.of[0]) if len(report.of) == 1 else None
+    outer = outermost(history, action) if action and report.kind == "undo" else None
+    if outer is None or outer is action:
+        return None
+    return outer if any(history.live(id) for id in inside(history, [outer.id])) else None
+
+
+def _concerned(history: History, report: RollbackReport) -> list[str]:
+    """Those of which something is taken back now: of a run, some may have been taken back before."""
+    done = history.actions.get(report.rollback)
+    if done is not None:
+        settled = {id for item in done.items for id in item.settles}
+        now = [id for id in report.of if id in settled]
+    else:
+        now = [id for id in report.of if id in history.actions and history.live(id)]
+    return now or list(report.of)
+
+
 def _prompt_of(history: History, report: RollbackReport) -> Step | None:
     """The prompt for which the one action of a report was done."""
     action = history.actions[report.of[0]]
@@ -173,20 +200,20 @@ def _staying(history: History, report: RollbackReport) -> list[str]:
     return [shortened(action.name, 60) for action in actions if leaves_something(action)]
 
 
-def _print_stopped(session: Session, error: ConflictError, history: History) -> int:
+def _print_stopped(session: Session, error: ConflictError, workspace: Workspace) -> int:
     """Print why nothing was taken back, and what can be done about it."""
     if error.report is None:
         raise error
     if session.json:
         session.data(error.report.data())
     else:
-        for line in [error.message, *_choices(error.report, history)]:
+        for line in [error.message, *_choices(error.report, workspace)]:
             click.echo(line, err=True)
     return error.exit_code
 
 
-def _choices(report: RollbackReport, history: History) -> list[str]:
-    lines = []
+def _choices(report: RollbackReport, workspace: Workspace) -> list[str]:
+    history, lines = workspace.history, []
     for item in report.items:
         if item.did != "conflict":
             continue
@@ -198,11 +225,40 @@ def _choices(report: RollbackReport, history: History) -> list[str]:
         return [*lines, f"  {hint_of(report)}"]
     words = ["takeback", report.kind, *(report.of if report.kind == "undo" else ())]
     # The same again, and not more of it.
-    words += [
-        word for path in click.get_current_context().params.get("paths", ()) for word in ("--path", path)
-    ]
+    paths = click.get_current_context().params.get("paths", ())
+    words += [word for path in paths for word in ("--path", path)]
     command = shlex.join(words)
-    return lines + [f"  {_CHOICES[c].ljust(37)}{command} --on-conflict {c}" for c in report.choices]
+    others = _others(history, report)
+    if others and _would_go(workspace, [*report.of, *others], paths):
+        both = shlex.join([*words[:2], *report.of, *others, *words[2 + len(report.of) :]])
+        lines.append(f"  {'take back what the others did too'.ljust(37)}{both}")
+    whose = "theirs" if others else "yours"
+    offered = [(_CHOICES[c].format(whose=whose, do=DOING[report.kind]), c) for c in report.choices]
+    return lines + [f"  {does.ljust(37)}{command} --on-conflict {choice}" for does, choice in offered]
+
+
+def _would_go(workspace: Workspace, ids: list[str], paths: tuple[str, ...]) -> bool:
+    """Whether an undo of these would not stop."""
+    try:
+        return workspace.undo(*ids, paths=paths, preview=True).verdict is not Verdict.CONFLICT
+    except RollbackIncomplete:
+        return True
+
+
+def _others(history: History, report: RollbackReport) -> list[str]:
+    """The actions that stand in the way of an undo; nothing where somebody else does too."""
+    if report.kind != "undo":
+        return []
+    found: dict[str, None] = {}
+    for item in report.items:
+        if item.did == "conflict":
+            entries = [entry for id in report.of for entry in history.live(id) if entry.target == item.target]
+            makers = [id for entry in entries for id in (entry.action, *entry.change.shared_with)]
+            others = [id for id in (*makers, *item.blockers) if id not in report.of]
+            if not others or not all(history.actions[id].is_tool for id in others):
+                return []
+            found |= dict.fromkeys(others)
+    return sorted(found, key=ids.seq_of)
 
 
 def _called(history: History, id: str) -> str:

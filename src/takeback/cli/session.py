@@ -173,8 +173,8 @@ def iso(at_us: int) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text on one line, cut where it gets long."""
-    line = " ".join(text.split())
+    """A text on one line, cut where it gets long. What would steer a terminal is spelt out."""
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

@@ -14,11 +14,12 @@ from takeback.core.change import Change
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import History
 from takeback.core.lifecycle import SETTLING, Life
-from takeback.core.selection import actions_of
+from takeback.core.selection import actions_of, inside, net
 from takeback.core.subjects import Action, Checkpoint, Run, Step
 from takeback.core.values import view
 from takeback.engine.calls import in_doubt
 from takeback.engine.diff import verb
+from takeback.engine.seam import NOT_ALLOWED
 from takeback.engine.wording import call_text, named
 from takeback.resources.git.words import MINOR
 
@@ -60,6 +61,12 @@ def counted(changes: Iterable[Change]) -> str:
     return ", ".join(plural(n, *NOUNS.get(name, (name, name))) for name, n in sorted(counts.items()))
 
 
+def made(history: History, action: Action) -> tuple[Change, ...]:
+    """What an action changed, with all that happened inside of it."""
+    every = inside(history, [action.id])
+    return tuple(net(history, every)) if len(every) > 1 else action.changes
+
+
 def telling(changes: Iterable[Change]) -> list[Change]:
     """What a person wants to hear of: not what git writes along with it, unless that is all there is."""
     every = list(changes)
@@ -89,10 +96,12 @@ def what(history: History, action: Action) -> str:
         plain = [change for change in action.changes if not is_folder(change)] or action.changes
         names = sorted(str(change.target) for change in telling(plain))
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    notes = [_ENDINGS.get(action.life, ""), "in doubt" if in_doubt(history, action) else ""]
+    ending = "not allowed" if action.why.endswith(NOT_ALLOWED) else _ENDINGS.get(action.life, "")
+    notes = [ending, "in doubt" if in_doubt(history, action) else ""]
     if action.life is Life.DONE and any(i.did not in SETTLING or not i.verified for i in action.items):
         notes.append("incomplete")
-    notes.append(taken_back(history, [action.id], "redone" if action.is_rollback else "taken back"))
+    every = [action.id] if action.is_rollback else inside(history, [action.id])
+    notes.append(taken_back(history, every, "redone" if action.is_rollback else "taken back"))
     return _noted(shortened(_named(history, action), 60), notes)
 
 

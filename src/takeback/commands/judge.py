@@ -9,6 +9,7 @@ import msgspec
 
 from takeback.commands import programs, shell
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
+from takeback.commands.links import links_made, through
 from takeback.commands.paths import Ground, normal, place, shown
 from takeback.commands.rules import changes_behaviour
 from takeback.commands.shell import Block, Doubt, Part, Simple
@@ -17,6 +18,13 @@ from takeback.commands.words import HERE, HOLE, HOME, WILD, is_known
 
 NESTED_MAX = 8
 FOLDERS_MAX = 8
+
+_WHERE = {
+    Reach.RESTORABLE: "in the workspace",
+    Reach.OUTSIDE: "outside the workspace",
+    Reach.UNKNOWN: "which nobody can tell",
+    Reach.IRREVERSIBLE: "which is no file",
+}
 
 
 def classify(
@@ -59,6 +67,8 @@ class _Walk:
         self._reasons: list[Reason] = []
         self._touched: dict[Touched, None] = {}
         self._background = False
+        self._links: dict[str, str] = {}
+        """The symbolic links that the line makes, and where each leads."""
 
     def judgement(self) -> Judgement:
         reach = worst(reason.reach for reason in self._reasons)
@@ -137,8 +147,13 @@ class _Walk:
             return _After(folders, folders)
         if (moved := _moved(simple.words, folders, self._ground)) is not None:
             return _After(moved, _both(folders, moved))
-        programs.judge(self, simple.words, folders, _stdin(simple, feeder))
+        self._program(simple.words, folders, _stdin(simple, feeder))
         return _After(folders, folders)
+
+    def _program(self, words: Sequence[str], folders: Folders, stdin: str | None) -> None:
+        programs.judge(self, tuple(words), folders, stdin)
+        for folder in folders:
+            self._links |= links_made(self._ground, words, folder)
 
     # What the programs of the line are found to do
 
@@ -164,16 +179,10 @@ class _Walk:
                 continue
             if somewhere:
                 found = msgspec.structs.replace(found, exact=False)
-            if found not in self._touched:
-                self._touched[found] = None
-            where = {
-                Reach.RESTORABLE: "in the workspace",
-                Reach.OUTSIDE: "outside the workspace",
-                Reach.UNKNOWN: "which nobody can tell",
-                Reach.IRREVERSIBLE: "which is no file",
-            }[found.reach]
-            does = "deletes" if deletes else "writes"
-            self.say(found.reach, words, rule, f"{does} {found.path}, {where}")
+            for one in (found, *through(self._ground, found, self._links)):
+                self._touched[one] = None
+                does = "deletes" if deletes else "writes"
+                self.say(one.reach, words, rule, f"{does} {one.path}, {_WHERE[one.reach]}")
 
     def moved(self, word: str, folders: Folders) -> Folders:
         """The folders that a word leads to."""
@@ -184,7 +193,7 @@ class _Walk:
         if self._too_deep(words):
             return
         self._nested += 1
-        programs.judge(self, tuple(words), folders, stdin)
+        self._program(words, folders, stdin)
         self._nested -= 1
 
     def line(self, text: str, folders: Folders, words: Sequence[str]) -> None:

@@ -174,8 +174,9 @@ def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
     if do is not Do.ALLOW:
         why = "effects of this kind are denied" if do is Do.DENY else "a human has to approve it"
         how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
-        because = f" ({use.because})" if use.because else ""
-        yield Decision(do, f"effects.{effect}", f"{name} is {effect}{because}: {why}", how)
+        # It is not the shell that is irreversible, but what it is to run.
+        what = f"this command is {effect} ({use.because})" if use.because else f"{name} is {effect}"
+        yield Decision(do, f"effects.{effect}", f"{what}: {why}", how)
 
 
 # Paths

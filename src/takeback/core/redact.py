@@ -32,13 +32,19 @@ _AFTER = [
     ),
     re.compile(rf"(?i)(--?[\w-]*(?:{SECRET_NAME})[\w-]*\s+)(?!-)(?:\"[^\"]*\"|'[^']*'|\S+)"),
     re.compile(r"(?i)(\b(?:authorization|x-api-key|cookie)\s*:\s*(?:bearer\s+|basic\s+|token\s+)?)[^\s\"']+"),
-    re.compile(r"((?:^|\s)-u\s+[^\s:]+:)\S+"),
+    re.compile(r"((?:^|\s)(?:-u\s*|--(?:proxy-)?user[\s=]\s*)[^\s:]+:)\S+"),
+    # A short option means a password only with these programs.
+    re.compile(r"(\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^|;&\n]{0,200}?\s-p)[^\s|;&]+"),
+    re.compile(
+        r"(\b(?:sshpass|(?:docker|podman|helm)\s+(?:registry\s+)?login\b[^|;&\n]{0,200}?|twine\b[^|;&\n]{0,200}?)\s+-p\s*)[^\s|;&]+"
+    ),
+    re.compile(r"(\bredis-cli\b(?:\s+-\S+(?:\s+[^\s-]\S*)?)*?\s+-a\s*)[^\s|;&]+"),
     re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(?=@)"),
 ]
 
 
 # Whatever one of the patterns finds has one of these in it; most texts have none, and are done with at one look.
-_SUSPICIOUS = re.compile(r"(?i)pass|secret|token|key|auth|cred|cookie|-u|://|[a-z0-9_-]{11}")
+_SUSPICIOUS = re.compile(r"(?i)pass|secret|token|key|auth|cred|cookie|-u|-p|-a|://|[a-z0-9_-]{11}")
 
 
 def redact(text: str) -> str:

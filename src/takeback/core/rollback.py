@@ -16,7 +16,8 @@ A target that is divisible (a database, with its rows) is merged whatever was ch
 other parts of it stays. Only a part that both changed is a conflict.
 
 A change that may be another's (two agents at once, or in doubt after a crash) is always a conflict, unless
-everybody who may have made it is selected too. The same rule, applied to a rollback's own changes, is redo.
+everybody who may have made it is selected too, or it came and went and all is as before. The same rule, applied to
+a rollback's own changes, is redo.
 
 This module decides and does not act; `Plan` can be shown before anything is touched.
 """
@@ -26,6 +27,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from itertools import pairwise
 
 import msgspec
 
@@ -193,6 +195,8 @@ def _decide(
         dict.fromkeys(id for entry in entries for id in _makers(entry) if id in selection.actions)
     )
     seqs = tuple(entry.seq for entry in entries)
+    if _came_and_went(segments, present):
+        return Planned(target, Do.ALREADY, present, present, settles, seqs)
     version, why = present, ""
     merges: list[Merge] = []
     for segment in reversed(segments):
@@ -216,6 +220,13 @@ def _decide(
         return Planned(target, Do.CONFLICT, present, present, settles, seqs, why, blockers=blockers)
     do = _what(version, present, kept=bool(why), merging=bool(merges))
     return Planned(target, do, present, version, settles, seqs, why, tuple(merges))
+
+
+def _came_and_went(segments: list[Segment], present: Version) -> bool:
+    """Whether all is as before, with nobody else's change in between: then it does not matter whose it was."""
+    chained = all(one.after == other.before for one, other in pairwise(segments))
+    is_back = len(segments) > 1 and segments[0].before == present == segments[-1].after
+    return chained and is_back and any(segment.doubt for segment in segments)
 
 
 def _what(version: Version, present: Version, *, kept: bool, merging: bool) -> Do:

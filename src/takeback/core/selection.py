@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 import msgspec
 
 from takeback.core import ids
-from takeback.core.change import Entry, Target
+from takeback.core.change import Change, Entry, Target
 from takeback.core.history import History
 from takeback.core.subjects import Action
 from takeback.errors import UsageError
@@ -71,6 +71,26 @@ def inside(history: History, actions: Iterable[str]) -> list[str]:
     return list(chosen)
 
 
+def outermost(history: History, action: Action) -> Action:
+    """The action inside of which all of this happened; itself where there is none."""
+    while (parent := getattr(action.began, "parent", "")) in history.actions:
+        action = history.actions[parent]
+    return action
+
+
+def net(history: History, actions: Iterable[str]) -> list[Change]:
+    """What these actions changed together, from before them to after them; not what came and went in between."""
+    made: dict[Target, Change] = {}
+    entries = {(entry.seq, entry.target): entry for id in actions for entry in history.entries(id)}
+    for _, entry in sorted(entries.items()):
+        first = made.get(entry.target)
+        joined = Change(entry.target, first.before, entry.change.after) if first else entry.change
+        made[entry.target] = joined
+        if first and joined.before == joined.after:
+            del made[entry.target]
+    return list(made.values())
+
+
 def of_agent(history: History, agent: str, wanted: Filter = any_target) -> Selection:
     """What an agent did in the last run in which something of it still stands."""
     every = [action for action in history.actions.values() if action.is_tool]
@@ -88,8 +108,12 @@ def of_agent(history: History, agent: str, wanted: Filter = any_target) -> Selec
 
 
 def is_by(action: Action, agent: str) -> bool:
-    """Whether it is this agent's: by its whole name, or by a part, as `Explore` of `claude-code:Explore:a1`."""
-    return agent == action.actor or agent in action.actor.split(":")
+    """Whether it is this agent's: by its whole name, as the log has it, or by a part.
+
+    `claude-code:Explore:a1` is in the log as `claude-code:Explore`, and `Explore` is enough.
+    """
+    names = action.actor.split(":")
+    return agent in (action.actor, ":".join(names[:2]), *names)
 
 
 def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Selection:

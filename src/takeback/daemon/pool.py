@@ -12,7 +12,8 @@ from pathlib import Path
 
 from takeback import config
 from takeback.errors import ConflictError, RunBusy, TakebackError, UsageError
-from takeback.opening import JOURNAL
+from takeback.journals import JOURNAL
+from takeback.storage import stores
 from takeback.workspace import CONFIG, Workspace
 
 OPEN_MAX = 8
@@ -178,6 +179,7 @@ def places_of(workspace: Workspace) -> Stand:
     return (
         _number(workspace.root),
         _number(workspace.state / JOURNAL),
+        _number(workspace.state / stores.FILE),
         _number(workspace.root / config.FILE, content=True),
     )
 

@@ -264,11 +264,20 @@ class Recorder:
         """Record that its tool has answered while what it started is still at work."""
         self._tracker.end(id, e.Outcome.DONE, lives_on=True)
 
-    def failed(self, id: str, wanted: Wanted | None, why: str, seen: Seen) -> None:
-        """Record that it ended badly, with what the world says of it."""
+    def failed(self, id: str, wanted: Wanted | None, why: str, seen: Seen, *, unsure: bool = False) -> None:
+        """Record that it ended badly, with what the world says of it; `unsure` is as in Tracker.end."""
         with self.calls.keeping(seen.result) as kept:
-            view, full, doubt = kept.view, kept.full, seen.in_doubt
-            self.close(id, wanted, e.Outcome.FAILED, why, view, full, happened=seen.happened, in_doubt=doubt)
+            self.close(
+                id,
+                wanted,
+                e.Outcome.FAILED,
+                why,
+                kept.view,
+                kept.full,
+                happened=seen.happened,
+                in_doubt=seen.in_doubt,
+                unsure=unsure,
+            )
 
     def close(
         self,
@@ -281,6 +290,7 @@ class Recorder:
         *,
         happened: bool,
         in_doubt: bool = False,
+        unsure: bool = False,
     ) -> None:
         """Record the end of an action; of one without an effect, all of it."""
         if not id:
@@ -290,7 +300,7 @@ class Recorder:
         action = self._ledger.history.actions[id]
         changes = change_of(action, in_doubt=in_doubt) if happened else ()
         if wanted is None or bool(getattr(action.began, "marks", ())):
-            self._tracker.end(id, outcome, why=why, changes=changes, result=result, full=full)
+            self._tracker.end(id, outcome, why=why, changes=changes, result=result, full=full, unsure=unsure)
             (self._beat.remove if self._beat else self._tracker.life.end)(id)
         else:
             ended = e.ActionEnded(id, outcome, changes, why=why, result=result, full=full)

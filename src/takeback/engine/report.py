@@ -33,7 +33,9 @@ _ORDER = (
     UNTOUCHED,
 )
 TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
+_NOTHING_DONE = {"undo": "taken back", "redo": "brought back", "restore": "restored"}
 WOULD_TITLES = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
+DOING = {"undo": "take back", "redo": "bring back", "restore": "restore"}
 _WOULD = {
     "restore": "restored",
     "remove": "removed",
@@ -94,9 +96,9 @@ class RollbackReport(msgspec.Struct, frozen=True):
         if self.verdict is Verdict.CONFLICT:
             conflicts = [item for item in self.items if item.did == "conflict"]
             names, why = _names(item.target.said for item in conflicts), conflicts[0].why
-            return f"Stopped at {names}: {why}. Nothing was taken back."
+            return f"Stopped at {names}: {why}. Nothing was {_NOTHING_DONE[self.kind]}."
         if not self.items:
-            return "Nothing to take back."
+            return f"Nothing to {DOING[self.kind]}."
         parts = [f"{did} {_names(self.said[t] for t in targets)}" for did, targets in self.grouped()]
         verb = (WOULD_TITLES if self.preview else TITLES)[self.kind]
         text = f"{verb} {_counted(len(self.achieved))}: {', '.join(parts) or 'all was as before'}."

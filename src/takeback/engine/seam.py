@@ -28,6 +28,9 @@ from takeback.errors import UsageError
 ASKED = "asked"
 """In the ref of an action: its human was asked by whoever began it, and may have said no."""
 
+NOT_ALLOWED = "it was not allowed"
+"""How the reason of an action ends that its human refused, so that it never ran."""
+
 
 class Place(msgspec.Struct, frozen=True):
     """Where in a run an action stands, and whose it is."""
@@ -78,8 +81,14 @@ class Action:
         """What it gave, as far as it has ended."""
         return self._recorder.calls.result(self._now())
 
-    def end(self, result: Any = None, *, error: BaseException | str | None = None) -> Action:
-        """Record what it gave, or how it failed, and what changed meanwhile. A second end changes nothing."""
+    def end(
+        self, result: Any = None, *, error: BaseException | str | None = None, presumed: bool = False
+    ) -> Action:
+        """Record what it gave, or how it failed, and what changed meanwhile. A second end changes nothing.
+
+        An error may be `presumed`: nobody told the end, nor knows when it was. A human may have worked since then,
+        so whose the changes are is in doubt.
+        """
         recorder, action = self._recorder, self._now()
         if self.ended:
             return self
@@ -87,7 +96,8 @@ class Action:
             recorder.end(self.id, self.name, result)
         else:
             seen = recorder.calls.look_at(action) if action.is_tool else Seen(False)
-            recorder.failed(self.id, None, error if isinstance(error, str) else said(error), seen)
+            why = error if isinstance(error, str) else said(error)
+            recorder.failed(self.id, None, why, seen, unsure=presumed)
         return self
 
     def live_on(self) -> Action:
@@ -96,9 +106,9 @@ class Action:
         return self
 
     def drop(self, why: str) -> Action:
-        """Say that it was not let happen. What changed here meanwhile counts as its own all the same."""
+        """Say that it was not let happen. Whose the changes of meanwhile are is in doubt."""
         if not self.ended:
-            self._recorder.failed(self.id, None, why, Seen(False))
+            self._recorder.failed(self.id, None, why, Seen(False), unsure=True)
         return self
 
     def _now(self) -> Recorded:

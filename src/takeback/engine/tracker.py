@@ -223,11 +223,13 @@ class Tracker:
         changes: Sequence[Change] = (),
         result: Any = None,
         full: str = "",
+        unsure: bool = False,
     ) -> Action:
         """Record what the action changed. Ending it twice changes nothing.
 
         `lives_on` says that processes which it started are still there. `after` are events that follow in its
         stream: the end of its step, or of its run. `changes` are those that no look would find.
+        With `unsure` it may have been over long before: what a look finds may be a human's.
         """
         with self.lock.held():
             history = self.ledger.refresh()
@@ -248,7 +250,7 @@ class Tracker:
                 self.observe()
             marks = self.marks()
             others = [other for other in owners if other is not action]
-            in_doubt = all(owner.life is Life.BACKGROUND for owner in (action, *others))
+            in_doubt = unsure or all(owner.life is Life.BACKGROUND for owner in (action, *others))
             made = (*shared(self.since_last(marks), others, in_doubt=in_doubt), *changes)
             if lives_on:
                 self.ledger.append([e.ActionDetached(action_id, made, marks, exit_code)], action.stream)

@@ -135,12 +135,15 @@ def _named(place: int, stream: str | None) -> str:
     return f"event {place}" if stream is None else f"record {place} of {stream}"
 
 
-def cut(last: int, anchored: int) -> CorruptionError:
+_RESTORE = "`takeback verify` shows what is missing; restore the state folder from a backup"
+
+
+def cut(last: int, anchored: int, hint: str = _RESTORE) -> CorruptionError:
     """What to say where the journal ends before the anchor does."""
     what = f"event {anchored} is" if anchored == last + 1 else f"events {last + 1} to {anchored} are"
     return CorruptionError(
         f"{what} missing from the journal: the anchor knows more. Nothing was recorded; reading still works",
-        hint="`takeback verify` shows what is missing; restore the state folder from a backup",
+        hint=hint,
     )
 
 

@@ -223,7 +223,7 @@ class JournalContract:
                     pass
 
         together(race)
-        assert won == sorted(set(won))
+        assert sorted(won) == sorted(set(won))
         assert_sound(journal, len(won) + 1)
 
     def test_threads_with_one_key_write_once(self, journal: Journal) -> None:

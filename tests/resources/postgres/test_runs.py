@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 import takeback
+from takeback import addresses
 from takeback.core.lifecycle import Life
 from takeback.errors import BackendError, ConflictError, RefusedError, RollbackIncomplete, UsageError
-from takeback.resources.postgres import guard, link
+from takeback.resources.postgres import guard
 from takeback.testing import crash
 from tests.resources.postgres.test_rows import EXACT
 from tests.resources.postgres.world import Server, Shop
@@ -302,10 +303,10 @@ def test_the_address_is_kept_privately_and_told_nowhere(shop: Shop) -> None:
 )
 def test_no_part_of_a_password_is_told_of_an_address_that_cannot_be_read(given: str) -> None:
     address = f"postgresql://{given}"
-    for act in (guard.install, lambda dsn, _: guard.status(dsn), lambda dsn, _: link.called(dsn)):
+    for act in (guard.install, lambda dsn, _: guard.status(dsn), lambda dsn, _: addresses.called(dsn)):
         with pytest.raises(UsageError, match="that is no address of a database") as stop:
             act(address, [])
-        told = str(stop.value) + link.hidden(address.partition("@host")[0] + "@host/db")
+        told = str(stop.value) + addresses.hidden(address.partition("@host")[0] + "@host/db")
         assert "hun" not in told and "ter2" not in told
         assert stop.value.__suppress_context__
 
@@ -316,7 +317,7 @@ def test_a_newer_guard_is_not_touched(shop: Shop) -> None:
     shop.human("UPDATE takeback.guard SET version = 99")
     with pytest.raises(FormatTooNew, match="newer Takeback"):
         guard.install(shop.dsn, [])
-    assert link.is_address(shop.dsn)
+    assert addresses.is_address(shop.dsn)
 
 
 def test_what_was_pruned_is_said_and_not_claimed(shop: Shop) -> None:

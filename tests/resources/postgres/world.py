@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 import takeback
+from takeback import addresses
 from takeback.core import events as e
 from takeback.resources.postgres import guard, link
 
@@ -112,7 +113,7 @@ class Shop:
 
     @property
     def name(self) -> str:
-        return link.called(self.dsn)[0]
+        return addresses.called(self.dsn)[0]
 
     def human(self, *statements: str) -> None:
         with psycopg.connect(self.dsn) as db:

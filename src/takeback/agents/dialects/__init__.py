@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Protocol, cast
 
-from takeback.agents.event import Answer, Decision, Event
+from takeback.agents.event import Answer, Decision, Event, Kind
 from takeback.errors import UsageError
 
 AGENTS = {
@@ -22,6 +22,9 @@ AGENTS = {
 
 class Dialect(Protocol):
     """What each of the modules here is."""
+
+    KINDS: dict[str, Kind]
+    """Its events."""
 
     def read(self, data: bytes, env: Mapping[str, str]) -> Event: ...
 

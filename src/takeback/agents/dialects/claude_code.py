@@ -47,6 +47,8 @@ READING = (
     "ToolSearch",
     "AskUserQuestion",
 )
+# How it was started, as it tells its hooks: by `claude -p`, or as a step of a build.
+UNATTENDED = ("sdk-cli", "claude-code-github-action")
 NAMES_OF_PATHS = ("file_path", "notebook_path")
 # A message of this kind is the client's own: a command in the background has ended.
 NOTICE = "<task-notification>"
@@ -105,6 +107,7 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
         delegates=tool in DELEGATING,
         quiet=given.get("background_tasks") == [],
         paths=paths(args, NAMES_OF_PATHS, cwd) if is_tool else (),
+        unattended=env.get("CLAUDE_CODE_ENTRYPOINT") in UNATTENDED,
         cwd=cwd,
         root=root,
         roots=(root,) if root else (),
@@ -123,7 +126,7 @@ def can_tell(event: Event) -> bool:
 
 def can_ask(event: Event) -> bool:
     """Whether the client asks its human about this call, where it is answered to."""
-    return event.kind is Kind.BEGIN
+    return event.kind is Kind.BEGIN and not event.unattended
 
 
 def answer(event: Event, decision: Decision) -> Answer:
@@ -132,7 +135,9 @@ def answer(event: Event, decision: Decision) -> Answer:
     own: Payload = {}
     warning, refused = decision.warning, decision.do is not Do.ALLOW
     if refused and event.kind is Kind.BEGIN:
-        own = {"permissionDecision": decision.do.value, "permissionDecisionReason": _reason(decision)}
+        # With nobody there a question is a refusal, and one that does not tell its reason.
+        do = decision.do if can_ask(event) else Do.DENY
+        own = {"permissionDecision": do.value, "permissionDecisionReason": _reason(decision)}
     elif refused and event.kind in (Kind.PROMPT, Kind.END):
         said = {"decision": "block", "reason": _reason(decision)}
     elif refused:  # there is nothing left that could be refused, so the human at least knows
@@ -147,4 +152,5 @@ def answer(event: Event, decision: Decision) -> Answer:
 
 
 def _reason(decision: Decision) -> str:
-    return decision.reason or "Takeback was told not to let this happen"
+    reason = decision.reason or "Takeback was told not to let this happen"
+    return f"{reason} {decision.how}" if decision.do is Do.ASK and decision.how else reason

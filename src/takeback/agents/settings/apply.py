@@ -52,7 +52,7 @@ class Edit(msgspec.Struct, frozen=True):
 def place(agent: str, *, project: Path, home: Path, user: bool) -> Path:
     """The file with the hooks of an agent: where ours are, else where they belong."""
     found = places(agent, project=project, home=home, user=user)
-    return next((path for path in found if _has_ours(agent, path)), found[0])
+    return next((path for path in found if has_ours(agent, path)), found[0])
 
 
 def places(agent: str, *, project: Path, home: Path, user: bool) -> list[Path]:
@@ -87,7 +87,8 @@ def named(path: Path) -> Iterator[None]:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
 
 
-def _has_ours(agent: str, path: Path) -> bool:
+def has_ours(agent: str, path: Path) -> bool:
+    """Whether our hooks are in this file, as far as it can be read."""
     try:
         return bool(settings.commands(agent, read(path)))
     except TakebackError:

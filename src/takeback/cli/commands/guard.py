@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from takeback import addresses
 from takeback.cli.session import Session, TakebackCommand, plural, sized
 from takeback.errors import UsageError
-from takeback.resources.postgres import guard, link
+from takeback.resources.postgres import guard
 from takeback.resources.postgres.guard import Guarded
 from takeback.workspace import Workspace
 
@@ -39,13 +40,13 @@ def command(
     Puts triggers on the tables of a schema; what they write down is in a schema `takeback` of its own. From then on
     what `takeback run` and runs do there is known as theirs; what others do is not written down.
     """
-    if not link.is_address(address):
+    if not addresses.is_address(address):
         raise UsageError(
-            f"{link.hidden(address)} is no address of a database", hint="postgresql://host/database"
+            f"{addresses.hidden(address)} is no address of a database", hint="postgresql://host/database"
         )
     if sum((remove, prune, status, bool(schemas))) > 1:
         raise UsageError("--remove, --prune, --status and --schema exclude each other; nothing was done")
-    name = link.called(address)[0]
+    name = addresses.called(address)[0]
     if status:
         return _show(session, name, guard.status(address))
     with session.protect() as workspace, workspace.lock.held():

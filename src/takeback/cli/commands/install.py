@@ -49,7 +49,7 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
                 "diff": edit.diff,
                 "root": None if user else str(root),
                 "checkpoint": checkpoint or None,
-                "then": presence.CLIENTS[agent].then,
+                "then": presence.CLIENTS[agent].next_step(user=user),
             }
         )
     for line in _lines(agent, None if user else root, edit):
@@ -78,12 +78,19 @@ def _lines(agent: str, root: Path | None, edit: apply.Edit) -> list[str]:
     """What is so now, and what is next. Without a root it is for all projects."""
     client = presence.CLIENTS[agent]
     when, where = "now" if edit.diff else "already", root or "all your projects"
-    lines = [f"{client.title} is {when} under protection in {where}."]
+    then = client.next_step(user=root is None)
+    # Where its user still has to trust them, hooks are no protection yet.
+    title = (
+        f"The hooks for {client.title} are {when} in"
+        if then
+        else f"{client.title} is {when} under protection in"
+    )
+    lines = [f"{title} {where}."]
     if root and Path.cwd().resolve() != root:
         lines.append(f"Start {client.title} in that folder: it looks for its settings where it is started.")
     if edit.diff:
         lines.append(f"A session that is open now keeps its old settings: start {client.title} again.")
-    lines += [client.then] if client.then else []
+    lines += [then] if then else []
     lines.append(f"  see that it works   takeback doctor {agent}")
     lines.append("  take back           takeback undo")
     lines.append(f"  take it out         takeback uninstall {agent}{'' if root else ' --user'}")

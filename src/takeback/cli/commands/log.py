@@ -13,6 +13,7 @@ from takeback.cli.views import (
     checkpoint_data,
     counted,
     is_worth_a_row,
+    made,
     run_data,
     table,
     what,
@@ -107,4 +108,10 @@ def _row(history: History, entry: Entry) -> tuple[str, ...]:
     if isinstance(entry, Checkpoint):
         name = f'checkpoint "{entry.taken.message}"' if entry.taken.message else "checkpoint"
         return entry.id, ago(entry.at_us), entry.taken.actor or "you", name, ""
-    return entry.id, ago(entry.began_us), who_short(entry), what(history, entry), counted(entry.changes)
+    return (
+        entry.id,
+        ago(entry.began_us),
+        who_short(entry),
+        what(history, entry),
+        counted(made(history, entry)),
+    )

@@ -12,6 +12,7 @@ import click
 from takeback.cli.outcome import summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
 from takeback.cli.session import Session, TakebackCommand, plural, sized
+from takeback.cli.views import made
 from takeback.commands.judgement import Judgement
 from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
@@ -140,7 +141,7 @@ def _record(
     lives_on = bool(tracker.living(id))
     action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, lives_on=lives_on)
     tracker.life.end(id)
-    report = _take_back(workspace, id) if undo and child.code and action.changes else None
+    report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
     if session.json:
         click.echo(summary_data(workspace, action, child, report), err=True)
     elif not child.started:

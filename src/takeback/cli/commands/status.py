@@ -43,7 +43,9 @@ def command(session: Session) -> None:
         if session.json:
             return session.data({"protected": False, "root": root})
         session.line(f"{root} is not protected yet.")
-        return session.line("  begin   takeback init   or   takeback run -- COMMAND")
+        return session.line(
+            "  begin   takeback install AGENT   or   takeback run -- COMMAND   or   takeback init"
+        )
     session.opened.append(workspace)
     find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
     with workspace:

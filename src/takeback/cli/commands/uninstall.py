@@ -38,10 +38,14 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     if session.json:
         return session.data({"agent": agent, "changed": [str(edit.path) for edit in edits]})
     title, where = presence.CLIENTS[agent].title, "your own settings" if user else str(root)
-    if not edits:
-        return session.line(f"There are no hooks of Takeback for {title} in {where}.")
-    session.line(f"Took the hooks out: what {title} does from its next session on is not recorded.")
-    session.line("What was recorded stays and can still be taken back.")
+    if edits:
+        session.line(f"Took the hooks out: what {title} does from its next session on is not recorded.")
+        return session.line("What was recorded stays and can still be taken back.")
+    session.line(f"There are no hooks of Takeback for {title} in {where}.")
+    others = apply.places(agent, project=root, home=home, user=not user)
+    if any(apply.has_ours(agent, path) for path in others):
+        other, option = (str(root), "") if user else ("your own settings", " --user")
+        session.line(f"There are in {other}:  takeback uninstall {agent}{option}")
 
 
 def _refuse_agents() -> None:

@@ -1,13 +1,12 @@
-"""Connections to a server, and its errors in our words. The driver is imported when it is first needed."""
+"""Connections to a server, and its errors in our words."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from takeback.core.redact import HIDDEN, redact
+from takeback.addresses import called, driver, first_line, parsed
 from takeback.errors import BackendError, ConflictError, RefusedError, TakebackError, UsageError
 
 if TYPE_CHECKING:
@@ -18,50 +17,8 @@ LOCK_MS = 5_000
 """How long an undo waits for what somebody's open transaction holds."""
 
 SETTING = "takeback.action"
-PREFIXES = ("postgresql://", "postgres://")
 
 Row = tuple[Any, ...]
-
-
-def is_address(place: str) -> bool:
-    """Whether this names a database of a server, and not a file."""
-    return place.startswith(PREFIXES)
-
-
-def hidden(place: str) -> str:
-    """An address or whatever else was given for one, without what looks like a secret."""
-    # A password may have any character in it: all up to the last @ may be of it.
-    return redact(re.sub(r"(://[^\s/:@]*)\S*@", rf"\g<1>:{HIDDEN}@", place))
-
-
-def _parsed(dsn: str) -> dict[str, Any]:
-    """The parts of an address. What is wrong with one is not quoted: it may be a part of a password."""
-    pg = driver()
-    user, at, _ = dsn.partition("://")[2].partition("?")[0].rpartition("@")
-    try:
-        if at and ("/" in user or "@" in user):
-            raise pg.ProgrammingError("a character that must be written in another way")
-        found: dict[str, Any] = pg.conninfo.conninfo_to_dict(dsn)
-    except pg.ProgrammingError:
-        # Without its cause, which has the text of the address in it.
-        raise UsageError(
-            "that is no address of a database; nothing was done",
-            hint="postgresql://user:password@host/database, with / @ : ? # and % in a name or password written as "
-            "%2F %40 %3A %3F %23 and %25",
-        ) from None
-    return found
-
-
-def driver() -> Any:
-    """psycopg, which is an extra."""
-    try:
-        import psycopg
-    except ImportError as error:
-        raise UsageError(
-            "PostgreSQL needs a driver that is not installed; nothing was done",
-            hint="pip install 'takeback[postgres]'",
-        ) from error
-    return psycopg
 
 
 def options(token: str, given: str = "") -> str:
@@ -75,7 +32,7 @@ def connect(dsn: str, *, token: str = "", autocommit: bool = False) -> psycopg.C
     """A connection, in the name of an action or of nobody, whatever the environment says."""
     pg = driver()
     with translated(dsn, "nothing was done"):
-        found = _parsed(dsn)
+        found = parsed(dsn)
         given = str(found.get("options") or "")
         link: psycopg.Connection[Row] = pg.connect(
             dsn,
@@ -84,12 +41,6 @@ def connect(dsn: str, *, token: str = "", autocommit: bool = False) -> psycopg.C
             autocommit=autocommit,
         )
     return link
-
-
-def called(dsn: str) -> tuple[str, str]:
-    """The name of the database and of its host, without user and password."""
-    found = _parsed(dsn)
-    return str(found.get("dbname") or found.get("user") or "postgres"), str(found.get("host") or "")
 
 
 @contextmanager
@@ -133,11 +84,6 @@ RIGHTS = (
     "taking back rows needs a superuser, or an owner of the tables with "
     "GRANT SET ON PARAMETER session_replication_role, and CREATE on the database"
 )
-
-
-def first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 def rows(link: psycopg.Connection[Row], query: str, values: Sequence[Any] | None = None) -> list[Row]:

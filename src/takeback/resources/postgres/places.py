@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from takeback import faults
+from takeback.addresses import called
 from takeback.errors import BackendError
-from takeback.resources.postgres.link import called
 
 FILE = "postgres.json"
 

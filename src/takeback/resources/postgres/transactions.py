@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from takeback import faults
+from takeback import addresses, faults
 from takeback.errors import BackendError, UsageError
 from takeback.resources.postgres import guard, link
 from takeback.resources.postgres.places import Places
@@ -29,8 +29,8 @@ class Servers:
             found = guard.find(db)
             if found is None:
                 raise UsageError(
-                    f"the database {link.called(place)[0]} is not under guard, so what is written there could not be "
-                    "taken back; nothing was begun",
+                    f"the database {addresses.called(place)[0]} is not under guard, so what is written there could "
+                    "not be taken back; nothing was begun",
                     hint="`takeback guard ADDRESS` guards it",
                 )
             known = self._places.find(found.id)
@@ -42,7 +42,7 @@ class Servers:
     def _require_reader(self, db: Link, place: str) -> None:
         if not link.one(db, "SELECT has_table_privilege('takeback.statement', 'UPDATE')"):
             raise UsageError(
-                f"{link.called(place)[0]} is guarded, but this workspace does not know how to reach its guard; "
+                f"{addresses.called(place)[0]} is guarded, but this workspace does not know how to reach its guard; "
                 "nothing was begun",
                 hint="`takeback guard ADDRESS` in this workspace, as the role that guards it",
             )
@@ -65,7 +65,7 @@ class Session:
     def commit(self) -> None:
         try:
             with link.translated(self._place, "what of it lasted is recorded"):
-                if self._db.info.transaction_status is link.driver().pq.TransactionStatus.INERROR:
+                if self._db.info.transaction_status is addresses.driver().pq.TransactionStatus.INERROR:
                     raise BackendError("a statement failed before, so nothing of the transaction lasts")
                 self._db.commit()
         finally:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from takeback import faults
+from takeback import addresses, faults
 from takeback.core.rollback import OnConflict
 from takeback.resources.postgres import inverse, link
 from takeback.resources.postgres.inverse import REFERENCES, SETTINGS, Found, Inverse, Table, Trouble
@@ -85,7 +85,7 @@ def _close(db: Link, *, keep: bool) -> None:
 def _invert(
     db: Link, statements: Sequence[Captured], actions: Sequence[str], by: str, choice: OnConflict
 ) -> Outcome:
-    pg = link.driver()
+    pg = addresses.driver()
     tables = Tables(db, statements)
     try:
         return _carry_out(db, tables, actions, by, choice)
@@ -99,7 +99,7 @@ def _invert(
             raise
         # A rule that somebody has made since, or something that rests on a table or is missing, forbids it.
         named = {s.action for s in statements}
-        trouble = Trouble("", "", "", link.first_line(error), firm=True)
+        trouble = Trouble("", "", "", addresses.first_line(error), firm=True)
         return Outcome(False, dict.fromkeys(named, (trouble,)))
 
 

@@ -1,0 +1,64 @@
+"""Addresses of PostgreSQL servers, and their driver, which is imported when it is first needed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from takeback.core.redact import HIDDEN, redact
+from takeback.errors import UsageError
+
+PREFIXES = ("postgresql://", "postgres://")
+
+
+def is_address(place: str) -> bool:
+    """Whether this names a database of a server, and not a file."""
+    return place.startswith(PREFIXES)
+
+
+def hidden(place: str) -> str:
+    """An address or whatever else was given for one, without what looks like a secret."""
+    # A password may have any character in it: all up to the last @ may be of it.
+    return redact(re.sub(r"(://[^\s/:@]*)\S*@", rf"\g<1>:{HIDDEN}@", place))
+
+
+def parsed(dsn: str) -> dict[str, Any]:
+    """The parts of an address. What is wrong with one is not quoted: it may be a part of a password."""
+    pg = driver()
+    user, at, _ = dsn.partition("://")[2].partition("?")[0].rpartition("@")
+    try:
+        if at and ("/" in user or "@" in user):
+            raise pg.ProgrammingError("a character that must be written in another way")
+        found: dict[str, Any] = pg.conninfo.conninfo_to_dict(dsn)
+    except pg.ProgrammingError:
+        # Without its cause, which has the text of the address in it.
+        raise UsageError(
+            "that is no address of a database; nothing was done",
+            hint="postgresql://user:password@host/database, with / @ : ? # and % in a name or password written as "
+            "%2F %40 %3A %3F %23 and %25",
+        ) from None
+    return found
+
+
+def called(dsn: str) -> tuple[str, str]:
+    """The name of the database and of its host, without user and password."""
+    found = parsed(dsn)
+    return str(found.get("dbname") or found.get("user") or "postgres"), str(found.get("host") or "")
+
+
+def driver() -> Any:
+    """psycopg, which is an extra."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise UsageError(
+            "PostgreSQL needs a driver that is not installed; nothing was done",
+            hint="pip install 'takeback[postgres]'",
+        ) from error
+    return psycopg
+
+
+def first_line(error: Exception) -> str:
+    """The shortest form of what a driver says."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,54 @@
+"""Symbolic links that a line makes and then goes through: they are not there yet, so looking does not find them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from takeback.commands.judgement import Reach, Touched
+from takeback.commands.paths import Ground, below, place
+from takeback.commands.words import WILD, is_known
+
+
+def links_made(ground: Ground, words: Sequence[str], folder: str | None) -> dict[str, str]:
+    """The links that a command makes from this folder, each with where it leads."""
+    if not words or posixpath.basename(words[0]) != "ln" or not any(map(_is_symbolic, words[1:])):
+        return {}
+    operands = [word for word in words[1:] if not word.startswith("-")]
+    if not operands or not all(map(is_known, operands)):
+        return {}
+    *targets, last = operands if len(operands) > 1 else (operands[0], ".")
+    at = place(ground, last, folder)
+    if at is None or at.reach is Reach.UNKNOWN:
+        return {}
+    is_folder = last.endswith(("/", ".")) or (folder is not None and below(folder, at.path))
+    found: dict[str, str] = {}
+    for target in targets:
+        # Whether the last word is a folder, in which the link is made, is seldom known: both count.
+        name = posixpath.basename(target.rstrip("/"))
+        made = ["" if is_folder else at.path, posixpath.join(at.path, name) if name else ""]
+        for link in filter(None, made):
+            led = place(ground, target, posixpath.dirname(link))
+            if led is not None and led.path != link:
+                found[link] = led.path
+    return found
+
+
+def through(ground: Ground, touched: Touched, links: Mapping[str, str]) -> Iterator[Touched]:
+    """Where a path really is if it goes through these links. Who deletes a link itself deletes no more."""
+    for link, target in links.items():
+        inside = touched.path.startswith(f"{link}/")
+        itself = touched.path == link and (touched.names is not None or not touched.deletes)
+        if not inside and not itself:
+            continue
+        wild = "" if touched.names is None else f"/{touched.names}{WILD}"
+        found = place(ground, target + touched.path[len(link) :] + wild, None, deletes=touched.deletes)
+        if found is not None:
+            yield (led := msgspec.structs.replace(found, exact=found.exact and touched.exact))
+            yield from through(ground, led, {name: to for name, to in links.items() if name != link})
+
+
+def _is_symbolic(word: str) -> bool:
+    return word == "--symbolic" or (word.startswith("-") and not word.startswith("--") and "s" in word)

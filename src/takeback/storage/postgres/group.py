@@ -1,0 +1,113 @@
+"""Several appends that go to the server together.
+
+Each is as if it had come alone: it has an answer or an error of its own, and those behind it see what it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from takeback.core.record import Record
+from takeback.errors import TakebackError
+from takeback.ports import Head
+from takeback.storage.rows import NOTHING, Batch, Stored
+
+
+class Waiting:
+    """An append and what became of it."""
+
+    __slots__ = ("batch", "durable", "error", "is_done", "records")
+
+    def __init__(self, batch: Batch, *, durable: bool) -> None:
+        self.batch = batch
+        self.durable = durable
+        self.records: tuple[Record, ...] = ()
+        self.error: BaseException | None = None
+        self.is_done = False
+
+    def answer(self) -> tuple[Record, ...]:
+        if self.error:
+            raise self.error
+        return self.records
+
+
+class View(NamedTuple):
+    """How far the journal and some of its streams reach. What others append makes it old."""
+
+    head: Head
+    ends: Mapping[str, Head]
+
+    def knows(self, streams: Collection[str]) -> bool:
+        return all(stream in self.ends for stream in streams)
+
+
+class Sealed(NamedTuple):
+    """A group in its place: the rows to be written, and what each append will be answered."""
+
+    seen: Head
+    rows: list[Stored]
+    parts: list[int]
+    answers: list[tuple[Waiting, tuple[Record, ...] | TakebackError]]
+    view: View
+    durable: bool
+    records: list[Record]
+    """What is new, in order."""
+
+    @property
+    def has_errors(self) -> bool:
+        return any(isinstance(answer, TakebackError) for _, answer in self.answers)
+
+    def tell(self) -> None:
+        """Give everybody their answer."""
+        for waiting, answer in self.answers:
+            if isinstance(answer, TakebackError):
+                waiting.error = answer
+            else:
+                waiting.records = answer
+            waiting.is_done = True
+
+
+def streams_of(group: Iterable[Waiting]) -> set[str]:
+    return {waiting.batch.stream for waiting in group if waiting.batch.stream}
+
+
+def keys_of(group: Iterable[Waiting]) -> set[str]:
+    return {waiting.batch.key for waiting in group if waiting.batch.key}
+
+
+def seal(
+    group: Iterable[Waiting], view: View, earlier: Mapping[str, tuple[Record, ...]], at_us: int
+) -> Sealed:
+    """Put the events of a group in their places, behind the end that `view` knows.
+
+    `earlier` is what was written under their keys before, as far as anybody looked.
+    """
+    rows: list[Stored] = []
+    parts: list[int] = []
+    answers: list[tuple[Waiting, tuple[Record, ...] | TakebackError]] = []
+    fresh: list[Record] = []
+    ends, known = dict(view.ends), dict(earlier)
+    seq, durable = view.head.count, False
+    for waiting in group:
+        batch = waiting.batch
+        durable = durable or waiting.durable
+        try:
+            if batch.key in known:
+                answers.append((waiting, batch.answer(known[batch.key])))
+                continue
+            stream = batch.stream_at(seq + 1)
+            more, records = batch.seal(seq=seq + 1, head=ends.get(stream, NOTHING), at_us=at_us)
+        except TakebackError as error:
+            answers.append((waiting, error))
+            continue
+        rows += more
+        parts += range(1, len(more) + 1)
+        fresh += records
+        answers.append((waiting, records))
+        seq = records[-1].seq
+        ends[stream] = Head(records[-1].envelope.n, records[-1].digest)
+        if batch.key:
+            known[batch.key] = records
+    head = Head(seq, rows[-1][4]) if rows else view.head
+    return Sealed(view.head, rows, parts, answers, View(head, ends), durable, fresh)

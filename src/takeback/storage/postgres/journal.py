@@ -1,0 +1,382 @@
+"""The journal in a PostgreSQL database, shared by any number of workspaces and machines.
+
+One row of each workspace says where its journal ends. An append is one statement: it moves that row from where the
+writer last saw it, and brings the events along. If the row is elsewhere by now nothing happens, and the append is
+repeated in a transaction that holds the row.
+
+Whoever appends queues up and takes the lock. The one that gets it commits everything in the queue at once; the others
+find themselves done. So a single writer commits by itself, and many share a commit.
+
+Where a connection is lost while a statement is under way, nobody knows whether it was carried out. The next attempt
+holds the row first, which waits for the lost one to end, and looks whether its events are there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from takeback.addresses import driver
+from takeback.core.events import Event
+from takeback.core.ids import WORKSPACE
+from takeback.core.record import Record
+from takeback.errors import BackendError, UsageError
+from takeback.faults import crash_point, reach
+from takeback.ports import Clock, Finding, Head
+from takeback.storage.audit import audit
+from takeback.storage.clock import SystemClock
+from takeback.storage.postgres import loose, outbox_rows, statements
+from takeback.storage.postgres.anchoring import Anchoring
+from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_lost
+from takeback.storage.postgres.group import Sealed, View, Waiting, keys_of, seal, streams_of
+from takeback.storage.postgres.link import BUSY_S, Address
+from takeback.storage.postgres.notify import Bell
+from takeback.storage.postgres.outbox import PostgresOutbox
+from takeback.storage.postgres.session import Session
+from takeback.storage.rows import Batch, Stored, missing, record_of
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Db = psycopg.Connection[tuple[Any, ...]]
+
+T = TypeVar("T")
+
+PATIENCE_S = 15.0
+"""How long a server that went away is waited for."""
+GROUP_MAX = 256
+STREAMS_MAX = 512
+LOOSE_MAX = 1000
+RIVALRY = 16
+"""After somebody else wrote in between, so many appends hold the row before they look."""
+
+BEFORE_BEGIN = crash_point("journal-before-begin")
+INSIDE = crash_point("journal-inside")
+COMMITTED = crash_point("journal-committed")
+ANCHORED = crash_point("journal-anchored")
+
+
+class PostgresJournal:
+    """The journal of the workspace of this name, in the database at `dsn`; `anchor` is a file on this machine."""
+
+    def __init__(
+        self,
+        dsn: str,
+        workspace: str,
+        anchor: Path,
+        *,
+        clock: Clock | None = None,
+        busy_s: float = BUSY_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.address = Address(dsn, busy_s=busy_s)
+        self._anchoring = Anchoring(anchor)
+        self.anchor = self._anchoring.file
+        self._clock = clock or SystemClock()
+        self._queue: deque[Waiting] = deque()
+        self._view: View | None = None
+        self._doubt: Sealed | None = None
+        self._loose: list[Sealed] = []
+        self._rivalry = 0
+        self._bell = Bell(self.address, workspace)
+        self._waiting = threading.Lock()
+        self._session = Session(self.address, workspace, patience_s, self._renewed)
+        self.outbox = PostgresOutbox(self._session, self.decide)
+        self._session.open()
+
+    # Appending
+
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        stream: str,
+        expect: int | None = None,
+        key: str = "",
+        durable: bool = True,
+    ) -> tuple[Record, ...]:
+        if "\0" in stream + key:
+            raise UsageError("the name of a stream or a key cannot have a NUL in it. Nothing was recorded")
+        waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable)
+        reach(BEFORE_BEGIN)
+        self._queue.append(waiting)
+        try:
+            with self._session.lock:
+                while not waiting.is_done:
+                    self._lead()
+        except BaseException:
+            # Interrupted, or refused: nobody else is to commit it later.
+            self._withdraw(waiting)
+            raise
+        return waiting.answer()
+
+    def _withdraw(self, waiting: Waiting) -> None:
+        try:
+            self._queue.remove(waiting)
+        except ValueError:
+            pass  # another thread has taken it up
+
+    def _lead(self) -> None:
+        """Commit what is in the queue, for everybody who waits there."""
+        with self._session.using():
+            group = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_MAX))]
+            if len(self._loose) >= LOOSE_MAX:
+                group[0].durable = True
+            try:
+                self._carry(group)
+            except Exception as error:  # noqa: BLE001  each of them raises it in its own thread
+                for waiting in group:
+                    if not waiting.is_done:
+                        waiting.error, waiting.is_done = error, True
+            except BaseException:
+                # An interrupt is for this thread alone. What was under way stays in doubt for the next.
+                self._session.let_go()
+                self._queue.extendleft(reversed([waiting for waiting in group if not waiting.is_done]))
+                raise
+
+    def _carry(self, group: Sequence[Waiting]) -> None:
+        """Bring a group to the server, whatever happens to the connection, once."""
+        patience = self._session.patience()
+        is_held = self._doubt is not None or self._rivalry > 0 or any(map(_has_intents, group))
+        self._rivalry = max(0, self._rivalry - 1)
+        while True:
+            try:
+                db = self._session.connection()
+                if is_held:
+                    self._hold(db, lambda _: [waiting for waiting in group if not waiting.is_done])
+                    return
+                if self._try(db, group):
+                    return
+            except self._session.error as error:
+                if is_lost(error):
+                    self._session.let_go()
+                    if not patience.again():
+                        raise explain(error, self.address.name, self._world(group)) from error
+                elif is_held or not _is_known_key(error):
+                    raise explain(error, self.address.name, self._world(group)) from error
+            is_held = True
+
+    def _try(self, db: Db, group: Sequence[Waiting]) -> bool:
+        """Write behind the end that was last seen, in one statement; False where that is no longer the end."""
+        view = self._view
+        if view is None or not self._anchoring.is_trusted or not view.knows(streams_of(group)):
+            return False
+        sealed = seal(group, view, {}, self._clock.now_us())
+        if sealed.has_errors:
+            return False  # what is known may be old: errors are given only by whoever holds the row
+        reach(INSIDE)
+        with self._doubting(sealed):
+            written = statements.write(
+                db, self._id, sealed.seen, sealed.rows, sealed.parts, durable=sealed.durable
+            )
+        if not written:
+            self._rivalry = RIVALRY
+            return False
+        self._finish(sealed)
+        return True
+
+    def decide(self, work: Callable[[Db], Sequence[Event]]) -> None:
+        """For the outbox: look and write inside of a transaction, and append what is to be said to the workspace.
+
+        Where the connection is lost and it is not known to be done, it is done again.
+        """
+        said: list[Waiting] = []
+
+        def group(db: Db) -> Sequence[Waiting]:
+            if not said or not said[-1].is_done:
+                words = work(db)
+                said[:] = [Waiting(Batch(tuple(words), WORKSPACE, None, ""), durable=True)] if words else []
+                return said
+            return []  # what was said before the connection was lost is there
+
+        patience = self._session.patience()
+        with self._session.using():
+            while True:
+                try:
+                    self._hold(self._session.connection(), group)
+                    break
+                except self._session.error as error:
+                    lost = is_lost(error)
+                    if lost:
+                        self._session.let_go()
+                    if not lost or not patience.again():
+                        raise explain(error, self.address.name, self._world(said)) from error
+                except BaseException:
+                    self._session.let_go()
+                    raise
+        for waiting in said:
+            waiting.answer()
+
+    def _hold(self, db: Db, made: Callable[[Db], Sequence[Waiting]]) -> None:
+        """Write what is `made` in a transaction that holds the row, so that nobody else moves it meanwhile."""
+        try:
+            head = statements.lock(db, self._id)
+            self._settle(db)
+            group = made(db)
+            self._anchoring.trust(head, lambda after: statements.digests(db, self._id, after=after))
+            keys, streams = keys_of(group), streams_of(group)
+            earlier = statements.find_all(db, self._id, keys) if keys else {}
+            ends = self._view.ends if self._view and self._view.head == head else {}
+            if not streams <= ends.keys():
+                ends = {**ends, **statements.ends(db, self._id, streams)}
+            sealed = seal(group, View(head, ends), earlier, self._clock.now_us())
+            reach(INSIDE)
+            if sealed.rows:
+                statements.write(db, self._id, head, sealed.rows, sealed.parts, durable=sealed.durable)
+                outbox_rows.project(db, self._id, sealed.records)
+            elif sealed.durable:
+                # Whoever committed what is answered now may not have waited until it was durable.
+                statements.touch(db, self._id)
+            with self._doubting(sealed):
+                statements.commit(db)
+        except BaseException:
+            self._session.roll_back(db)
+            raise
+        self._finish(sealed)
+
+    @contextmanager
+    def _doubting(self, sealed: Sealed) -> Iterator[None]:
+        """Until the server has answered, nobody knows whether these rows are there."""
+        self._doubt = sealed
+        try:
+            yield
+        except self._session.error as error:
+            if not is_lost(error):
+                self._doubt = None
+            raise
+        self._doubt = None
+
+    def _settle(self, db: Db) -> None:
+        """Find out what became of a write without an answer. Nothing more can come of it: its row is held by us."""
+        if self._doubt and self._doubt.rows:
+            first = self._doubt.rows[0]
+            found = statements.get(db, self._id, first[0])
+            if found and found[4] == first[4]:
+                self._finish(self._doubt)
+        self._doubt = None
+
+    def _finish(self, sealed: Sealed) -> None:
+        """From here the events exist."""
+        reach(COMMITTED)
+        ends = sealed.view.ends
+        self._view = sealed.view if len(ends) <= STREAMS_MAX else View(sealed.view.head, {})
+        if sealed.durable:
+            self._loose.clear()
+        elif sealed.rows:
+            self._loose.append(sealed)
+        self._anchoring.add([(row[0], row[4]) for row in sealed.rows], durable=sealed.durable)
+        reach(ANCHORED)
+        sealed.tell()
+
+    def _world(self, group: Sequence[Waiting]) -> str:
+        doubtful = {id(waiting) for waiting, _ in self._doubt.answers} if self._doubt else set()
+        return IN_DOUBT if any(id(waiting) in doubtful for waiting in group) else NOTHING_RECORDED
+
+    # Reading
+
+    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
+        end = self.head(stream).count
+        if stream is None:
+            return self._records(max(0, after), end, stream)
+        seen = min(max(0, after), statements.HIGHEST)
+        return self._records(
+            self._session.ask(lambda db: statements.count_at(db, self._id, stream, seen)), end, stream
+        )
+
+    def get(self, seq: int) -> Record | None:
+        row = self._session.ask(lambda db: statements.get(db, self._id, seq))
+        return record_of(row) if row else None
+
+    def find(self, key: str) -> tuple[Record, ...]:
+        return self._session.ask(lambda db: statements.find(db, self._id, key))
+
+    def head(self, stream: str | None = None) -> Head:
+        return self._session.ask(lambda db: statements.head(db, self._id, stream))
+
+    def check(self) -> Iterator[Finding]:
+        # The anchor first: it is then never ahead of what is read after it, whoever appends meanwhile.
+        anchored, findings = self._anchoring.read(is_needed=self.head().count > 0)
+        yield from findings
+        noted, last = self.head().count, self._session.ask(lambda db: statements.last(db, self._id))
+        if last < noted:
+            yield Finding(
+                "database", f"{noted} events are noted, and the last that is there is event {last}", last
+            )
+        yield from audit(self._rows(), anchored)
+
+    def wait(self, after: int, timeout_s: float) -> bool:
+        """Whether there is an event after this one, as soon as there is; False when the time is up."""
+        with self._waiting:
+            return self._bell.wait(after, timeout_s)
+
+    def _records(self, at: int, end: int, stream: str | None) -> Iterator[Record]:
+        """Records by place, in the journal or in a stream; pages keep both memory and transactions short."""
+        column = 0 if stream is None else 2
+        while at < end:
+            rows = self._page(at, end, stream)
+            if not rows:
+                raise missing(at + 1, stream)
+            for row in rows:
+                at += 1
+                if row[column] != at:
+                    raise missing(at, stream)
+                yield record_of(row)
+
+    def _rows(self) -> Iterator[Stored]:
+        at = statements.LOWEST
+        while rows := self._page(at, statements.HIGHEST, None):
+            yield from rows
+            at = rows[-1][0]
+
+    def _page(self, at: int, end: int, stream: str | None) -> list[Stored]:
+        return self._session.ask(lambda db: statements.page(db, self._id, at, end, stream))
+
+    # Coming and going
+
+    def _renewed(self, db: Db) -> None:
+        """A new connection: what was known may be old, and what was not durable may be gone."""
+        self._view = None
+        if self._loose:
+            statements.lock(db, self._id)
+            loose.restore(db, self._id, self._loose)
+            statements.commit(db)
+            self._loose.clear()
+
+    @property
+    def _id(self) -> int:
+        return self._session.id
+
+    def sync(self) -> None:
+        if self._loose:
+            self._session.ask(lambda db: statements.touch(db, self._id))
+            self._loose.clear()
+            self._anchoring.add([], durable=True)
+        self.anchor.sync()
+
+    def close(self) -> None:
+        with self._session.lock:
+            if self._session.is_closed:
+                return
+            try:
+                self.sync()
+            except BackendError:
+                # The server is gone. What it has not made durable stays out of the anchor, as after a crash.
+                self.anchor.sync()
+            finally:
+                self._session.close()
+                self._bell.close()
+                self.anchor.close()
+
+
+def _has_intents(waiting: Waiting) -> bool:
+    """Whether the outbox has to follow, in the same transaction."""
+    return any(outbox_rows.concerns(event) for event in waiting.batch.events)
+
+
+def _is_known_key(error: BaseException) -> bool:
+    """Whether a key was used before, which whoever holds the row finds out about."""
+    return isinstance(error, driver().errors.UniqueViolation)

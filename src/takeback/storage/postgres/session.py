@@ -1,0 +1,127 @@
+"""The one connection that a process has to a workspace in a store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from takeback.addresses import driver
+from takeback.errors import BackendError, UsageError
+from takeback.storage import forks
+from takeback.storage.postgres import statements
+from takeback.storage.postgres.errors import explain, is_lost
+from takeback.storage.postgres.link import Address
+from takeback.storage.postgres.patience import Patience
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Db = psycopg.Connection[tuple[Any, ...]]
+
+T = TypeVar("T")
+
+
+class Session:
+    """A connection that is made anew where it was lost, for one thread at a time."""
+
+    def __init__(
+        self, address: Address, workspace: str, patience_s: float, renewed: Callable[[Db], None]
+    ) -> None:
+        """`renewed` is called with each new connection before anything else is done with it."""
+        self.address = address
+        self.workspace = workspace
+        self.id = 0
+        """The number of the workspace."""
+        # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
+        self.lock = threading.RLock()
+        self.error = driver().Error
+        self._patience_s = patience_s
+        self._renewed = renewed
+        self._is_busy = False
+        self._is_closed = False
+        self._db: Db | None = None
+
+    def patience(self) -> Patience:
+        return Patience(self._patience_s)
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """For one thread at a time, and once."""
+        with self.lock:
+            if self._is_busy:
+                raise BackendError(
+                    "this thread is in the middle of using the journal. Nothing was recorded",
+                    hint="a signal handler should not use the journal; let it set a flag",
+                    retryable=True,
+                )
+            self._is_busy = True
+            try:
+                yield
+            finally:
+                self._is_busy = False
+
+    def ask(self, work: Callable[[Db], T]) -> T:
+        """Ask the server something, again where the connection is lost: asking changes nothing."""
+        patience = self.patience()
+        with self.using():
+            while True:
+                try:
+                    return work(self.connection())
+                except self.error as error:
+                    lost = is_lost(error)
+                    if lost:
+                        self.let_go()
+                    if not lost or not patience.again():
+                        raise explain(error, self.address.name, "Nothing was changed") from error
+                except BaseException:
+                    self.let_go()  # an interrupt may leave an answer behind that nobody asks for
+                    raise
+
+    def connection(self) -> Db:
+        """The connection, made where there is none; inside `using`."""
+        if self._is_closed:
+            raise UsageError("the journal is closed; nothing was recorded")
+        if self._db is None:
+            db = self.address.connect()
+            try:
+                self.id = statements.workspace(db, self.workspace)
+                self._renewed(db)
+            except BaseException:
+                db.close()
+                raise
+            self._db = db
+        return self._db
+
+    def roll_back(self, db: Db) -> None:
+        try:
+            statements.roll_back(db)
+        except self.error:
+            self.let_go()  # which ends the transaction, too
+
+    def let_go(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def open(self) -> None:
+        self.ask(lambda _: None)
+        forks.watch(self)
+
+    def close(self) -> None:
+        forks.unwatch(self)
+        self._is_closed = True
+        self.let_go()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def hold_still(self) -> None:
+        """For `forks`: a connection does not go over into a child."""
+        self.lock.acquire()
+        self.let_go()
+
+    def go_on(self) -> None:
+        self.lock.release()

@@ -1,0 +1,75 @@
+"""Where the journal of a workspace is kept, if not on this machine.
+
+    <state>/store.json
+
+It is written once, when a workspace is begun, and not read from takeback.toml later: an agent that edits that file
+must not lead its own history astray. The address may hold a password, so the file is for the user alone, and the
+address is never told.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from takeback.errors import BackendError, CorruptionError, FormatTooNew
+from takeback.faults import fsync, write_all
+from takeback.storage.private import FILE_MODE, sync_folder, unusable
+
+FILE = "store.json"
+STORE_FORMAT = 1
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A shared store, and what the workspace is called there."""
+
+    format: int
+    store: str
+    """Its address, in which $NAME stands for a variable and $$ for a dollar."""
+    workspace: str
+
+    def __repr__(self) -> str:
+        return f"<Kept {self.workspace}>"
+
+
+def read(state: Path) -> Kept | None:
+    """Where it is kept; None on this machine."""
+    path = state / FILE
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError:
+        # Without its cause, which may quote the address.
+        raise CorruptionError(
+            f"{path} is damaged, so it is not known where the history is; nothing was done",
+            hint="restore this one file from a backup, or write it anew: docs/FORMAT.md tells how",
+        ) from None
+    except OSError as error:
+        raise BackendError(
+            f"{path} cannot be read: {error.strerror}", hint="check the folder's owner and mode"
+        ) from error
+    if kept.format > STORE_FORMAT:
+        raise FormatTooNew(
+            f"{path} was written by a newer Takeback (format {kept.format}); nothing was changed",
+            hint="upgrade Takeback",
+        )
+    return kept
+
+
+def write(state: Path, kept: Kept) -> None:
+    """Remember it, atomically."""
+    path, fresh = state / FILE, state / f"{FILE}.new"
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            write_all(fd, msgspec.json.encode(kept) + b"\n")
+            fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(fresh, path)
+        sync_folder(state)
+    except OSError as error:
+        raise unusable(path, error) from error

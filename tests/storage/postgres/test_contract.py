@@ -1,0 +1,24 @@
+"""The journal and the outbox in PostgreSQL keep every sentence of the port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from takeback.ports import Journal
+from takeback.testing.journal_contract import DurableJournalContract
+from takeback.testing.outbox_contract import OutboxContract
+from tests.storage.postgres.world import opened
+
+
+@pytest.mark.usefixtures("server")
+class TestPostgresJournal(DurableJournalContract):
+    def open(self, where: Path) -> Journal:
+        return opened(where)
+
+
+@pytest.mark.usefixtures("server")
+class TestPostgresOutbox(OutboxContract):
+    def open(self, where: Path) -> Journal:
+        return opened(where)

@@ -1,0 +1,123 @@
+"""The outbox in PostgreSQL: the same trials as for SQLite, with a server that crashes besides."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from takeback.core import ids
+from takeback.core.events import RunBegan
+from takeback.core.intents import IntentDelivered, Outcome, State
+from takeback.opening import open_workspace
+from takeback.storage.postgres.journal import PostgresJournal
+from takeback.testing.outbox_contract import LONG_S, defer, release
+from tests.outbox import test_many, test_race, test_taking_back, tools
+from tests.outbox.conftest import QUICK, Place
+from tests.resources.postgres.world import Server
+from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
+from tests.storage.postgres.test_kill import kill_a_backend
+from tests.storage.postgres.world import STORE, opened
+
+SAMPLE = range(0, 2400, 1 if os.environ.get("TAKEBACK_TEST_ALL") else 200)
+
+
+@pytest.fixture
+def place(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setenv("TAKEBACK_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "takeback.toml").write_text(QUICK + f'[store]\nstore = "${STORE}"\n')
+    with open_workspace(root, watching=False) as tb:
+        made = Place(root, tb)
+        assert isinstance(tb.journal, PostgresJournal)
+        yield made
+        made.sound()
+
+
+def test_a_rollback_races_with_the_delivery(place: Place) -> None:
+    test_race.test_never_both_and_never_neither(place)
+
+
+@pytest.mark.timeout(7200)
+def test_each_has_one_effect_though_the_server_crashes(place: Place, tmp_path: Path) -> None:
+    over = threading.Event()
+    crashes: list[int] = []
+
+    def crash_some() -> None:
+        while not over.wait(4):
+            try:
+                kill_a_backend(os.environ[STORE])
+                crashes.append(1)
+            except psycopg.OperationalError:
+                pass  # it has not come back yet
+
+    crashing = threading.Thread(target=crash_some)
+    crashing.start()
+    try:
+        test_many.test_each_has_one_effect(place, tmp_path)
+    finally:
+        over.set()
+        crashing.join()
+    assert crashes
+
+
+@pytest.mark.parametrize("side", [CLIENT, SERVER])
+def test_a_line_that_is_cut_loses_and_doubles_nothing(side: str, server: Server, tmp_path: Path) -> None:
+    """Deferred, released, claimed, begun and delivered while the connection is cut after any byte."""
+    proxy = Proxy(os.environ[STORE])
+    journal = opened(tmp_path, proxy.dsn)
+    journal.append([RunBegan("warm")], stream="")
+    done: list[str] = []
+    for bytes_until in SAMPLE:
+        proxy.cut_after(side, bytes_until)
+        (id,) = defer(journal, 1)
+        release(journal, [id])
+        (queued,) = journal.outbox.claim("me", 5, LONG_S)
+        assert journal.outbox.start([queued]) == {id}
+        assert journal.outbox.renew([queued], LONG_S) == {id}
+        assert journal.outbox.settle([Outcome(queued, IntentDelivered(id, 1), {"n": bytes_until})]) == {id}
+        proxy.disarm()
+        done.append(id)
+    words = [record.event for record in journal.read() if isinstance(record.event, IntentDelivered)]
+    assert [word.intent for word in words] == done
+    assert journal.outbox.counts() == {State.DELIVERED: len(done)}
+    found = [journal.outbox.get(id) for id in done]
+    assert [one.result["n"] for one in found if one] == list(SAMPLE)
+    assert list(journal.check()) == [] and proxy.cuts
+    journal.close()
+    proxy.close()
+
+
+def test_a_clock_that_jumps_frees_no_lease(server: Server, tmp_path: Path) -> None:
+    """Leases are told by the server's clock: that of a client does not come into it."""
+    now = [10**15]
+
+    class Jumping:
+        def now_us(self) -> int:
+            return now[0]
+
+    journal = opened(tmp_path, clock=Jumping())
+    (id,) = defer(journal, 1)
+    release(journal, [id])
+    (queued,) = journal.outbox.claim("me", 1, 60)
+    now[0] += 3600 * 10**6
+    assert journal.outbox.claim("you", 1, 60) == []
+    found = journal.outbox.get(ids.make(ids.INTENT, ids.seq_of(queued.id)))
+    assert found and found.live and found.owner == "me"
+    journal.close()
+
+
+def test_taken_back_as_with_sqlite(place: Place) -> None:
+    assert test_taking_back.__doc__
+    with place.tb.run("mail") as run:
+        run.defer(tools.note, "never")
+    report = place.tb.undo(run.id)
+    assert [item.did for item in report.items if item.resource == "outbox"] == ["cancelled"]
+    place.deliver()
+    assert tools.said() == []
