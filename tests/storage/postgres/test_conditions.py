@@ -276,7 +276,7 @@ def test_many_writers_share_a_commit(journal: PostgresJournal) -> None:
         inside.wait()
         for thread in threads[1:]:
             thread.start()
-        while len(journal._queue) < 19:
+        while len(journal._line) < 19:
             pass
         go_on.set()
         for thread in threads:

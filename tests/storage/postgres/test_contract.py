@@ -1,4 +1,4 @@
-"""The journal and the outbox in PostgreSQL keep every sentence of the port."""
+"""Journal, outbox and leases in PostgreSQL keep every sentence of the port."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from takeback.ports import Journal
 from takeback.testing.journal_contract import DurableJournalContract
+from takeback.testing.lease_contract import LeaseContract
 from takeback.testing.outbox_contract import OutboxContract
 from tests.storage.postgres.world import opened
 
@@ -20,5 +21,11 @@ class TestPostgresJournal(DurableJournalContract):
 
 @pytest.mark.usefixtures("server")
 class TestPostgresOutbox(OutboxContract):
+    def open(self, where: Path) -> Journal:
+        return opened(where)
+
+
+@pytest.mark.usefixtures("server")
+class TestPostgresLeases(LeaseContract):
     def open(self, where: Path) -> Journal:
         return opened(where)

@@ -22,7 +22,7 @@ from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import STORE, opened
 
 WORKER = "tests.crash.journal_worker:append_some"
-SAMPLE = 4
+SAMPLE = 3
 MOMENTS = 100
 
 

@@ -23,6 +23,7 @@ from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.test_kill import kill_a_backend
 from tests.storage.postgres.world import STORE, opened
 
+CRASHES = 100 if os.environ.get("TAKEBACK_TEST_ALL") else 2
 SAMPLE = range(0, 2400, 1 if os.environ.get("TAKEBACK_TEST_ALL") else 200)
 
 
@@ -45,12 +46,16 @@ def test_a_rollback_races_with_the_delivery(place: Place) -> None:
 
 
 @pytest.mark.timeout(7200)
-def test_each_has_one_effect_though_the_server_crashes(place: Place, tmp_path: Path) -> None:
+def test_each_has_one_effect_though_the_server_crashes(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not test_many.ALL:
+        monkeypatch.setattr(test_many, "INTENTS", 150)
     over = threading.Event()
     crashes: list[int] = []
 
     def crash_some() -> None:
-        while not over.wait(4):
+        while len(crashes) < CRASHES and not over.wait(3):
             try:
                 kill_a_backend(os.environ[STORE])
                 crashes.append(1)

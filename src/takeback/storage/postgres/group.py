@@ -5,26 +5,48 @@ Each is as if it had come alone: it has an answer or an error of its own, and th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from takeback.core.record import Record
 from takeback.errors import TakebackError
 from takeback.ports import Head
-from takeback.storage.rows import NOTHING, Batch, Stored
+from takeback.storage.rows import NOTHING, Batch, Stored, refuse_lost
 
 
 class Waiting:
     """An append and what became of it."""
 
-    __slots__ = ("batch", "durable", "error", "is_done", "records")
+    __slots__ = ("_bell", "batch", "durable", "error", "fences", "is_done", "is_woken", "records")
 
-    def __init__(self, batch: Batch, *, durable: bool) -> None:
+    def __init__(self, batch: Batch, *, durable: bool, fences: Collection[int] = ()) -> None:
         self.batch = batch
+        self.fences = fences
         self.durable = durable
         self.records: tuple[Record, ...] = ()
         self.error: BaseException | None = None
         self.is_done = False
+        self.is_woken = False
+        self._bell = threading.Lock()
+        self._bell.acquire()
+
+    def wait(self) -> None:
+        self._bell.acquire()
+
+    def wake(self) -> None:
+        """It is done, or its thread is to lead."""
+        if not self.is_woken:
+            self.is_woken = True
+            self._bell.release()
+
+    def end(self, answer: tuple[Record, ...] | BaseException) -> None:
+        if isinstance(answer, BaseException):
+            self.error = answer
+        else:
+            self.records = answer
+        self.is_done = True
+        self.wake()
 
     def answer(self) -> tuple[Record, ...]:
         if self.error:
@@ -61,11 +83,12 @@ class Sealed(NamedTuple):
     def tell(self) -> None:
         """Give everybody their answer."""
         for waiting, answer in self.answers:
-            if isinstance(answer, TakebackError):
-                waiting.error = answer
-            else:
-                waiting.records = answer
-            waiting.is_done = True
+            if not waiting.is_done:
+                waiting.end(answer)
+
+
+def fences_of(group: Iterable[Waiting]) -> set[int]:
+    return {fence for waiting in group for fence in waiting.fences}
 
 
 def streams_of(group: Iterable[Waiting]) -> set[str]:
@@ -77,11 +100,15 @@ def keys_of(group: Iterable[Waiting]) -> set[str]:
 
 
 def seal(
-    group: Iterable[Waiting], view: View, earlier: Mapping[str, tuple[Record, ...]], at_us: int
+    group: Iterable[Waiting],
+    view: View,
+    earlier: Mapping[str, tuple[Record, ...]],
+    at_us: int,
+    held: Collection[int] = (),
 ) -> Sealed:
     """Put the events of a group in their places, behind the end that `view` knows.
 
-    `earlier` is what was written under their keys before, as far as anybody looked.
+    `earlier` is what was written under their keys before, as far as anybody looked; `held` are leases that hold.
     """
     rows: list[Stored] = []
     parts: list[int] = []
@@ -96,6 +123,7 @@ def seal(
             if batch.key in known:
                 answers.append((waiting, batch.answer(known[batch.key])))
                 continue
+            refuse_lost(waiting.fences, held)
             stream = batch.stream_at(seq + 1)
             more, records = batch.seal(seq=seq + 1, head=ends.get(stream, NOTHING), at_us=at_us)
         except TakebackError as error:

@@ -4,8 +4,7 @@ One row of each workspace says where its journal ends. An append is one statemen
 writer last saw it, and brings the events along. If the row is elsewhere by now nothing happens, and the append is
 repeated in a transaction that holds the row.
 
-Whoever appends queues up and takes the lock. The one that gets it commits everything in the queue at once; the others
-find themselves done. So a single writer commits by itself, and many share a commit.
+Those of one process that append at once share a commit (`line`); a single writer commits by itself.
 
 Where a connection is lost while a statement is under way, nobody knows whether it was carried out. The next attempt
 holds the row first, which waits for the lost one to end, and looks whether its events are there.
@@ -14,8 +13,7 @@ holds the row first, which waits for the lost one to end, and looks whether its 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,10 +27,11 @@ from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
-from takeback.storage.postgres import loose, outbox_rows, statements
+from takeback.storage.postgres import leases, loose, outbox_rows, statements
 from takeback.storage.postgres.anchoring import Anchoring
 from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_lost
-from takeback.storage.postgres.group import Sealed, View, Waiting, keys_of, seal, streams_of
+from takeback.storage.postgres.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
+from takeback.storage.postgres.line import Line
 from takeback.storage.postgres.link import BUSY_S, Address
 from takeback.storage.postgres.notify import Bell
 from takeback.storage.postgres.outbox import PostgresOutbox
@@ -77,15 +76,16 @@ class PostgresJournal:
         self._anchoring = Anchoring(anchor)
         self.anchor = self._anchoring.file
         self._clock = clock or SystemClock()
-        self._queue: deque[Waiting] = deque()
+        self._line = Line()
         self._view: View | None = None
         self._doubt: Sealed | None = None
         self._loose: list[Sealed] = []
         self._rivalry = 0
         self._bell = Bell(self.address, workspace)
         self._waiting = threading.Lock()
-        self._session = Session(self.address, workspace, patience_s, self._renewed)
+        self._session = Session(self.address, workspace, patience_s, self._renewed, self._forked)
         self.outbox = PostgresOutbox(self._session, self.decide)
+        self.leases = leases.PostgresLeases(self._session, self.decide, self._clock.now_us)
         self._session.open()
 
     # Appending
@@ -98,32 +98,26 @@ class PostgresJournal:
         expect: int | None = None,
         key: str = "",
         durable: bool = True,
+        fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         if "\0" in stream + key:
             raise UsageError("the name of a stream or a key cannot have a NUL in it. Nothing was recorded")
-        waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable)
+        waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
-        self._queue.append(waiting)
+        line, leads = self._line, False
+        line.refuse_nesting()
         try:
-            with self._session.lock:
-                while not waiting.is_done:
-                    self._lead()
-        except BaseException:
-            # Interrupted, or refused: nobody else is to commit it later.
-            self._withdraw(waiting)
-            raise
+            leads = line.join(waiting)
+            while leads and not waiting.is_done:
+                self._lead(line)
+        finally:
+            line.leave(waiting, leads=leads)
         return waiting.answer()
 
-    def _withdraw(self, waiting: Waiting) -> None:
-        try:
-            self._queue.remove(waiting)
-        except ValueError:
-            pass  # another thread has taken it up
-
-    def _lead(self) -> None:
-        """Commit what is in the queue, for everybody who waits there."""
+    def _lead(self, line: Line) -> None:
+        """Commit what stands in line, for everybody who waits there."""
         with self._session.using():
-            group = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_MAX))]
+            group = line.take(GROUP_MAX)
             if len(self._loose) >= LOOSE_MAX:
                 group[0].durable = True
             try:
@@ -131,17 +125,17 @@ class PostgresJournal:
             except Exception as error:  # noqa: BLE001  each of them raises it in its own thread
                 for waiting in group:
                     if not waiting.is_done:
-                        waiting.error, waiting.is_done = error, True
+                        waiting.end(error)
             except BaseException:
                 # An interrupt is for this thread alone. What was under way stays in doubt for the next.
                 self._session.let_go()
-                self._queue.extendleft(reversed([waiting for waiting in group if not waiting.is_done]))
+                line.give_back(group)
                 raise
 
     def _carry(self, group: Sequence[Waiting]) -> None:
         """Bring a group to the server, whatever happens to the connection, once."""
         patience = self._session.patience()
-        is_held = self._doubt is not None or self._rivalry > 0 or any(map(_has_intents, group))
+        is_held = self._doubt is not None or self._rivalry > 0 or any(map(_needs_more, group))
         self._rivalry = max(0, self._rivalry - 1)
         while True:
             try:
@@ -223,7 +217,9 @@ class PostgresJournal:
             ends = self._view.ends if self._view and self._view.head == head else {}
             if not streams <= ends.keys():
                 ends = {**ends, **statements.ends(db, self._id, streams)}
-            sealed = seal(group, View(head, ends), earlier, self._clock.now_us())
+            fences = fences_of(group)
+            held = leases.held(db, self._id, fences) if fences else ()
+            sealed = seal(group, View(head, ends), earlier, self._clock.now_us(), held)
             reach(INSIDE)
             if sealed.rows:
                 statements.write(db, self._id, head, sealed.rows, sealed.parts, durable=sealed.durable)
@@ -346,6 +342,10 @@ class PostgresJournal:
             statements.commit(db)
             self._loose.clear()
 
+    def _forked(self) -> None:
+        """In a child nobody else is there: those who stood in line, and whoever led, are threads of the parent."""
+        self._line = Line()
+
     @property
     def _id(self) -> int:
         return self._session.id
@@ -372,9 +372,9 @@ class PostgresJournal:
                 self.anchor.close()
 
 
-def _has_intents(waiting: Waiting) -> bool:
-    """Whether the outbox has to follow, in the same transaction."""
-    return any(outbox_rows.concerns(event) for event in waiting.batch.events)
+def _needs_more(waiting: Waiting) -> bool:
+    """Whether leases have to be looked at, or the outbox has to follow, in the same transaction."""
+    return bool(waiting.fences) or any(outbox_rows.concerns(event) for event in waiting.batch.events)
 
 
 def _is_known_key(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,9 +28,14 @@ class Session:
     """A connection that is made anew where it was lost, for one thread at a time."""
 
     def __init__(
-        self, address: Address, workspace: str, patience_s: float, renewed: Callable[[Db], None]
+        self,
+        address: Address,
+        workspace: str,
+        patience_s: float,
+        renewed: Callable[[Db], None],
+        forked: Callable[[], None],
     ) -> None:
-        """`renewed` is called with each new connection before anything else is done with it."""
+        """`renewed` is called with each new connection before anything else is done with it; `forked` in a child."""
         self.address = address
         self.workspace = workspace
         self.id = 0
@@ -39,6 +45,8 @@ class Session:
         self.error = driver().Error
         self._patience_s = patience_s
         self._renewed = renewed
+        self._forked = forked
+        self._pid = os.getpid()
         self._is_busy = False
         self._is_closed = False
         self._db: Db | None = None
@@ -124,4 +132,7 @@ class Session:
         self.let_go()
 
     def go_on(self) -> None:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._forked()
         self.lock.release()

@@ -60,18 +60,31 @@ _WRITE = (
     b"WITH moved AS ("
     b" UPDATE takeback_store.workspaces SET count = %%(count)s, digest = %%(digest)s"
     b" WHERE id = %%(workspace)s AND count = %%(seen)s AND digest = %%(after)s"
-    b" RETURNING id, waited > clock_timestamp() AS waited%s"
+    b" RETURNING id, waited > clock_timestamp() AS waited%(setting)s"
     b"), written AS ("
     b" INSERT INTO takeback_store.events (workspace, seq, stream, n, key, part, digest, body)"
-    b" SELECT moved.id, u.seq, u.stream, u.n, nullif(u.key, ''), u.part, u.digest, u.body FROM moved,"
-    b" unnest(%%(seqs)b::bigint[], %%(streams)b::text[], %%(ns)b::bigint[], %%(keys)b::text[], %%(parts)b::int[],"
-    b" %%(digests)b::text[], %%(bodies)b::bytea[]) AS u(seq, stream, n, key, part, digest, body)"
+    b" SELECT moved.id, u.seq, u.stream, u.n, nullif(u.key, ''), u.part, u.digest, u.body"
+    b" FROM moved, %(rows)s AS u(seq, stream, n, key, part, digest, body)"
     b" RETURNING 1"
     b") SELECT count(*),"
     b" (SELECT CASE WHEN waited THEN pg_notify('takeback_store_' || id, '')::text END FROM moved) FROM written"
 )
-_WRITE_DURABLE = _WRITE % b""
-_WRITE_SOON = _WRITE % b", set_config('synchronous_commit', 'off', true)"
+_MANY = (
+    b"unnest(%(seqs)b::bigint[], %(streams)b::text[], %(ns)b::bigint[], %(keys)b::text[], %(parts)b::int[],"
+    b" %(digests)b::text[], %(bodies)b::bytea[])"
+)
+# Putting one row into lists takes the driver longer than all the rest.
+_ONE_ROW = (
+    b"(VALUES (%(seqs)s::bigint, %(streams)s::text, %(ns)s::bigint, %(keys)s::text, %(parts)s::int,"
+    b" %(digests)s::text, %(bodies)b::bytea))"
+)
+_NOT_DURABLE = b", set_config('synchronous_commit', 'off', true)"
+_WRITES = {
+    (is_one, durable): _WRITE
+    % {b"setting": b"" if durable else _NOT_DURABLE, b"rows": _ONE_ROW if is_one else _MANY}
+    for is_one in (True, False)
+    for durable in (True, False)
+}
 
 
 def workspace(db: Db, name: str) -> int:
@@ -88,23 +101,14 @@ def write(
     db: Db, workspace: int, seen: Head, rows: Sequence[Stored], parts: Sequence[int], *, durable: bool
 ) -> bool:
     """Write rows behind an end that was seen; False, and nothing is written, where it is elsewhere by now."""
-    seqs, streams, ns, keys, digests, bodies = zip(*rows, strict=True)
-    values = {
-        "workspace": workspace,
-        "count": seqs[-1],
-        "digest": digests[-1],
-        "seen": seen.count,
-        "after": seen.digest,
-        "seqs": list(seqs),
-        "streams": list(streams),
-        "ns": list(ns),
-        "keys": list(keys),
-        "parts": list(parts),
-        "digests": list(digests),
-        "bodies": list(bodies),
-    }
-    query = _WRITE_DURABLE if durable else _WRITE_SOON
-    row = db.execute(query, values, prepare=True).fetchone()
+    names = ("seqs", "streams", "ns", "keys", "digests", "bodies", "parts")
+    is_one = len(rows) == 1
+    columns = (*rows[0], parts[0]) if is_one else (*map(list, zip(*rows, strict=True)), list(parts))
+    values: dict[str, Any] = dict(zip(names, columns, strict=True))
+    values["workspace"] = workspace
+    values["count"], values["digest"] = rows[-1][0], rows[-1][4]
+    values["seen"], values["after"] = seen.count, seen.digest
+    row = db.execute(_WRITES[is_one, durable], values, prepare=True).fetchone()
     return row is not None and row[0] == len(rows)
 
 

@@ -1,0 +1,59 @@
+"""Leases in PostgreSQL: between machines, by the server's clock, over a line that is cut."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from takeback.core import ids
+from takeback.core.events import CheckpointTaken
+from takeback.core.leases import Blocked, Holder, Lease
+from takeback.errors import LeaseLost
+from tests.resources.postgres.world import Server
+from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
+from tests.storage.postgres.world import STORE, opened
+
+ANN, BOB = Holder("r1", "ann"), Holder("r2", "bob")
+SAMPLE = range(0, 1500, 1 if os.environ.get("TAKEBACK_TEST_ALL") else 150)
+
+
+@pytest.mark.parametrize("side", [CLIENT, SERVER])
+def test_a_line_that_is_cut_gives_each_number_once(side: str, server: Server, tmp_path: Path) -> None:
+    proxy = Proxy(os.environ[STORE])
+    journal = opened(tmp_path, proxy.dsn)
+    fences = []
+    for place in SAMPLE:
+        proxy.cut_after(side, place)
+        lease = journal.leases.acquire("src", ANN, 600)
+        assert isinstance(lease, Lease)
+        assert [one.fence for one in journal.leases.all()] == [lease.fence]
+        journal.append([CheckpointTaken(f"{place}")], stream=ids.WORKSPACE, fences=[lease.fence])
+        assert journal.leases.renew([lease.fence]) == {lease.fence}
+        assert journal.leases.release([lease.fence]) == {lease.fence}
+        proxy.disarm()
+        fences.append(lease.fence)
+    assert fences == sorted(set(fences)) and proxy.cuts
+    assert journal.head().count == len(SAMPLE)
+    journal.close()
+    proxy.close()
+
+
+def test_of_two_machines_one_has_it_and_the_first_is_refused_when_it_comes_back(
+    server: Server, tmp_path: Path
+) -> None:
+    one, two = opened(tmp_path), opened(tmp_path)
+    old = one.leases.acquire("src", ANN, 0.05)
+    assert isinstance(old, Lease)
+    found = two.leases.acquire("src", BOB, 600)
+    while isinstance(found, Blocked):
+        assert found.by[0].holder == ANN
+        found = two.leases.acquire("src", BOB, 600)
+    assert found.fence > old.fence
+    with pytest.raises(LeaseLost, match="nothing was recorded"):
+        one.append([CheckpointTaken()], stream=ids.WORKSPACE, fences=[old.fence])
+    two.append([CheckpointTaken()], stream=ids.WORKSPACE, fences=[found.fence])
+    assert one.head().count == 1
+    one.close()
+    two.close()
