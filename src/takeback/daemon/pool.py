@@ -20,7 +20,6 @@ OPEN_MAX = 8
 TURN_WAIT_S = 30.0
 UNUSED_S = 600.0
 
-PLACES = 3
 Stand = tuple[object, ...]
 
 
@@ -37,7 +36,10 @@ class Warm:
     @property
     def is_current(self) -> bool:
         """Whether what is open is still what lies there; what others wrote to its journal is read for that."""
-        if self.workspace is None or places_of(self.workspace) != self.stand[:PLACES]:
+        if self.workspace is None:
+            return False
+        places = places_of(self.workspace)
+        if places != self.stand[: len(places)]:
             return False
         try:
             self.workspace.ledger.refresh()
