@@ -175,6 +175,17 @@ def home_folder() -> Path:
     return Path(os.path.realpath(_variable("HOME") or os.path.expanduser("~")))
 
 
+def writable_home() -> Path:
+    """The same, for settings that are written there. A mistake in HOME would put them anywhere."""
+    named = os.environ.get("HOME")
+    if named is not None and not (os.path.isabs(named) and os.path.isdir(named)):
+        raise UsageError(
+            f"HOME is {named!r}, which is no folder; nothing was changed",
+            hint="set HOME to your home folder, or install in a project without --user",
+        )
+    return home_folder()
+
+
 def named_folder(variable: str) -> Path | None:
     """The folder that a variable names, if it is set: other programs let their users move their settings by one."""
     named = _variable(variable) if variable else ""

@@ -75,21 +75,22 @@ def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:
         return nearest
     for name in (config.FILE, ".git"):
         for folder in (path, *path.parents):
-            if (folder / name).exists() and not _too_wide(folder):
+            if (folder / name).exists() and not is_too_wide(folder):
                 return folder
     return path
 
 
 def refuse_too_wide(root: Path) -> None:
     """A home folder, or anything above it, is not protected by accident."""
-    if _too_wide(root):
+    if is_too_wide(root):
         raise RefusedError(
             f"{root} is a home folder or above one; nothing was recorded",
             hint="go to the project's folder, or insist with --allow-home",
         )
 
 
-def _too_wide(root: Path) -> bool:
+def is_too_wide(root: Path) -> bool:
+    """Whether it is a home folder, or above one."""
     home = config.home_folder()
     return root in (home, *home.parents)
 

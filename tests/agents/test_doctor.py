@@ -151,6 +151,16 @@ def test_settings_that_lack_something(desk: Desk) -> None:
     assert "not valid JSON at line 1" in found(desk.doctor(code=3))["hooks"]
 
 
+def test_broken_settings_into_which_nothing_can_be_put(desk: Desk) -> None:
+    path = desk.settings("claude-code")
+    path.parent.mkdir()
+    path.write_text("{ mine")
+    (agent,) = desk.doctor("claude-code", code=3)["agents"]
+    (finding,) = agent["findings"]
+    assert (finding["state"], finding["said"]) == ("problem", f"{path}: not valid JSON at line 1")
+    assert finding["fix"] == "mend it by hand, then takeback install claude-code"
+
+
 def test_settings_of_others_that_are_broken_do_not_hide_that_all_is_well(desk: Desk) -> None:
     own = desk.user / ".claude/settings.json"
     own.parent.mkdir()

@@ -75,10 +75,9 @@ def test_in_and_out_again_leaves_no_trace(agent: str, name: str) -> None:
 def test_only_our_hooks_are_added(agent: str, name: str) -> None:
     was, now = plain(TEXTS[name]), plain(settings.install(agent, TEXTS[name]))
     of = settings.layout(agent)
-    entry = of.entry(f"takeback-hook {of.agent}")
     hooks = {event: list(listed) for event, listed in was.get("hooks", {}).items()}
     for event in of.events:
-        hooks.setdefault(event, []).append(entry)
+        hooks.setdefault(event, []).append(of.entry(event, f"takeback-hook {of.agent}"))
     assert now == {**(was or (of.fresh if not TEXTS[name] else {})), "hooks": hooks}
 
 
@@ -93,6 +92,9 @@ def test_each_agent_gets_the_shape_that_it_reads() -> None:
     assert gemini["hooks"]["BeforeTool"][0]["hooks"][0]["timeout"] == 60_000  # milliseconds
     codex = json.loads(settings.install("codex", ""))
     assert "PostToolUseFailure" not in codex["hooks"]  # it would not know that
+    # It waits no longer than that for this one, and complains in each session if it is told to.
+    assert codex["hooks"]["SessionEnd"][0]["hooks"][0]["timeout"] == 3
+    assert codex["hooks"]["PreToolUse"][0]["hooks"][0]["timeout"] == 60
 
 
 def test_our_hooks_go_even_if_others_came_or_the_text_was_written_anew() -> None:
@@ -235,6 +237,33 @@ def test_what_was_not_there_is_gone_afterwards(agent: str, user: bool, tmp_path:
     assert [
         entry for entry in tmp_path.rglob("*") if entry.name not in ("project", "home", ".config", "other")
     ] == []
+
+
+@pytest.mark.parametrize("agent", settings.LAYOUTS)
+def test_a_file_that_was_empty_is_empty_again(agent: str, tmp_path: Path) -> None:
+    path = apply.place(agent, project=tmp_path, home=tmp_path, user=False)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    apply.installing(agent, path).make()
+    assert settings.missing(agent, path.read_text()) == []
+    assert apply.installing(agent, path).diff == ""
+    apply.uninstalling(agent, path).make()
+    assert path.read_bytes() == b""
+
+
+def test_a_change_that_is_none_writes_nothing(tmp_path: Path) -> None:
+    path = apply.place("codex", project=tmp_path, home=tmp_path, user=False)
+    apply.installing("codex", path).make()
+    was = path.stat()
+    apply.installing("codex", path).make()
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (was.st_ino, was.st_mtime_ns)
+
+
+def test_lines_without_an_end_are_shown_as_lines(tmp_path: Path) -> None:
+    path = tmp_path / "hooks.json"
+    path.write_text("{}")
+    lines = apply.installing("codex", path).diff.splitlines()
+    assert lines[3] == "-{}" and lines[4].startswith("+{")
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from tests.world.cli import Workspace
@@ -62,3 +63,22 @@ def test_a_redo_that_stops_says_that_nothing_was_brought_back(world: Workspace) 
     said = world.do("redo", code=3).stderr
     assert "Nothing was brought back." in said and "taken back" not in said
     assert "keep yours and bring back the rest" in said
+
+
+def test_an_undo_from_inside_of_what_has_not_ended_says_so_at_once(world: Workspace) -> None:
+    """It would wait for itself."""
+    undo = f"{sys.executable} -P -m takeback undo 2>&1 | tail -3"
+    done = world.run("run", "--name", "agent", "--", "sh", "-c", f"echo x > made.txt; {undo}")
+    inside = world.action("agent")
+    assert f"this was asked from inside {inside} (agent), which has not ended" in done.stdout
+    assert "run it as a command of its own" in done.stdout and "takeback resume" not in done.stdout
+    assert (world.root / "made.txt").exists()
+
+
+def test_a_time_that_was_put_back_is_said(world: Workspace) -> None:
+    text = (world.root / "plan.md").read_text()
+    os.utime(world.root / "plan.md", (1_600_000_000, 1_600_000_000))
+    world.agent(f"printf '%s' '{text}' > plan.md")
+    said = world.do("undo").stdout
+    assert "only the time was put back: plan.md" in said and "already" not in said
+    assert (world.root / "plan.md").stat().st_mtime == 1_600_000_000

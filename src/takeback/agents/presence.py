@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from takeback.agents.settings import LAYOUTS
+from takeback.agents.settings import LAYOUTS, apply
 from takeback.errors import UsageError
 
 
@@ -23,10 +23,11 @@ class Client(msgspec.Struct, frozen=True):
     """Folders of it, below a project or HOME."""
     then: str = ""
     """What its user still has to do after installing, so that its hooks run."""
-    trusts_user: bool = False
-    """Whether that is needed in a project only, for the user's own settings are trusted."""
+    trusts_user: bool = True
+    """It runs the hooks in its user's own settings without a word more."""
 
     def next_step(self, *, user: bool) -> str:
+        """What is still to be done before anything is protected; nothing where all is done."""
         return "" if user and self.trusts_user else self.then
 
 
@@ -36,8 +37,9 @@ CLIENTS = {
         "Codex",
         ("codex",),
         (".codex",),
-        then="Codex runs no hook that you have not trusted: start `codex` here, type /hooks and trust these. "
+        then="Codex runs no hook that you have not trusted: start `codex`, type /hooks and trust these. "
         "Until then nothing is protected.",
+        trusts_user=False,
     ),
     "cursor": Client("Cursor", ("cursor", "cursor-agent"), (".cursor",)),
     "gemini": Client(
@@ -45,8 +47,7 @@ CLIENTS = {
         ("gemini",),
         (".gemini",),
         then="Gemini CLI runs the hooks of a project only in a folder that you trust: say yes when it asks. "
-        "With --user they run everywhere.",
-        trusts_user=True,
+        "Until then nothing is protected. With --user they run everywhere.",
     ),
     "opencode": Client("opencode", ("opencode",), (".opencode", ".config/opencode")),
     "ruflo": Client("ruflo", ("ruflo", "claude-flow"), (".claude-flow",)),
@@ -74,6 +75,18 @@ def chosen(name: str, project: Path, home: Path) -> str:
 
 
 PROGRAMS = {program: agent for agent, client in CLIENTS.items() for program in client.programs}
+
+
+def hooked(project: Path, home: Path) -> list[str]:
+    """The agents with hooks of ours that run here, in the project's settings or in the user's."""
+    found = []
+    for agent, of in LAYOUTS.items():
+        paths = (
+            apply.everywhere(agent, project, home) if agent == of.agent else []
+        )  # ruflo's are Claude Code's
+        if any(apply.has_ours(agent, path) for path in paths):
+            found += [] if any(apply.is_switched_off(agent, path) for path in paths) else [agent]
+    return found
 
 
 def present(project: Path, home: Path) -> Iterator[tuple[str, str]]:

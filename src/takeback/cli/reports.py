@@ -119,7 +119,12 @@ def _talks_data(talks: list[Fork], *, forking: bool) -> dict[str, object]:
 def _print_items(session: Session, history: History, report: RollbackReport) -> None:
     """What became of each target, and what no undo reaches."""
     if not report.grouped():
-        session.line("  everything was as before already")
+        times = [
+            i.target.said for i in report.items if i.did == "restored" and i.resource in ("files", "outside")
+        ]
+        shown = ", ".join(sorted(times)[:NAMES_SHOWN]) + (" …" if len(times) > NAMES_SHOWN else "")
+        again = "only the time would be put back" if report.preview else "only the time was put back"
+        session.line(f"  {again}: {shown}" if times else "  everything was as before already")
     for did, lines in _groups(report):
         for head, line in zip([did] + [""] * (len(lines) - 1), lines, strict=True):
             session.line(f"  {paint(head.ljust(10), bold=True)} {line}")

@@ -37,7 +37,8 @@ class Session(msgspec.Struct):
         if found is None:
             raise UsageError(
                 f"{os.getcwd()} is not protected yet, so nothing is recorded",
-                hint="`takeback init` begins; so does `takeback run -- COMMAND`",
+                hint="`takeback init` begins; so do `takeback run -- COMMAND` and, for a coding agent, "
+                "`takeback install AGENT`",
             )
         self.opened.append(found)
         find_modules_at(found.root)

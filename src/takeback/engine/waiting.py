@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action
+from takeback.engine import processes
 from takeback.engine.tracker import Tracker
 from takeback.errors import RunBusy
 
@@ -32,6 +33,11 @@ class Waiting:
         Not under the lock: the action needs it to end.
         """
         waited_s = time.monotonic() - self._began_s
+        if asks(history, action):
+            raise RunBusy(
+                f"this was asked from inside {action.id} ({action.name}), which has not ended; nothing was done",
+                hint="run it as a command of its own, with nothing before, after or around it",
+            )
         if is_mine(action) or waited_s > BUSY_WAIT_S:
             raise RunBusy(
                 f"{action.id} ({action.name}) is still running; nothing was taken back",
@@ -71,6 +77,18 @@ def _how_it_ends(history: History, action: Action) -> str:
             f"takeback resume {run.id}"
         )
     return "wait for it to end, or stop it, and try again"
+
+
+def asks(history: History, action: Action) -> bool:
+    """Whether it is from inside of this action that it is waited for, so that it would never end.
+
+    All calls of an agent are below its process. Of these it is the one that names us.
+    """
+    process = getattr(action.began, "process", None)
+    if process is None or process.pid == os.getpid() or process not in processes.lineage():
+        return False
+    run = history.runs.get(action.stream)
+    return not (run and run.began.detached) or "takeback" in str(getattr(action.began, "arguments", ""))
 
 
 def is_mine(action: Action) -> bool:

@@ -67,14 +67,16 @@ def examine(agent: str, project: Path, home: Path) -> Examined:
 def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
     again = f"takeback install {agent}"
     every = _installed(agent, project, home)
+    found = [one for one in every if not one.broken]
+    # Where ours are in another file, or can be put there, a broken one is not what is in the way.
+    ours = apply.place(agent, project=project, home=home, user=False)
+    wrong = [one for one in every if one.broken and (NAME in one.text or (not found and one.path == ours))]
     for one in every:
         if one.broken:
-            # Where nothing of ours is in it, the agent is protected all the same.
-            said = problem if NAME in one.text else warning
+            said = problem if one in wrong else warning
             yield said("hooks", one.broken, f"mend it by hand, then {again}")
-    found = [one for one in every if not one.broken]
     if not found:
-        if not any(NAME in one.text for one in every):
+        if not wrong:
             yield problem("hooks", "not installed here, so nothing that it does is recorded", again)
         return
     for one in found:
@@ -90,8 +92,8 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
             "installed more than once: what is told twice counts once, but takes longer",
             f"keep one of them: takeback uninstall {agent}, with or without --user",
         )
-    for path in _everywhere(agent, project, home):
-        if _is_switched_off(agent, path):
+    for path in apply.everywhere(agent, project, home):
+        if apply.is_switched_off(agent, path):
             yield problem("hooks", f"{path} tells the agent to run no hooks", "take that setting out")
     yield from _others(agent, found)
     yield from trust.of_hooks(agent, project, home, [one.path for one in found])
@@ -102,7 +104,7 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
 
 def _installed(agent: str, project: Path, home: Path) -> list[_Installed]:
     found = []
-    for path in _everywhere(agent, project, home):
+    for path in apply.everywhere(agent, project, home):
         text = ""
         try:
             text = apply.read(path)
@@ -111,21 +113,9 @@ def _installed(agent: str, project: Path, home: Path) -> list[_Installed]:
             if settings.layout(agent).agent == "claude-code" and settings.has_plugin(text):
                 found.append(_Installed("the plugin", path, "", [PLUGIN_COMMAND]))
         except TakebackError as error:
-            found.append(_Installed(str(path), path, text, broken=f"{path}: {error.message}"))
+            why = error.message.removesuffix("; nothing was changed")
+            found.append(_Installed(str(path), path, text, broken=f"{path}: {why}"))
     return found
-
-
-def _is_switched_off(agent: str, path: Path) -> bool:
-    try:
-        return settings.switched_off(agent, apply.read(path))
-    except TakebackError:
-        return False  # it cannot be read, which is told already
-
-
-def _everywhere(agent: str, project: Path, home: Path) -> list[Path]:
-    """All settings that the agent reads here, each once: a project may be a link to HOME."""
-    places = [apply.places(agent, project=project, home=home, user=user) for user in (False, True)]
-    return list(dict.fromkeys(path for paths in places for path in paths))
 
 
 def _others(agent: str, found: Sequence[_Installed]) -> Iterator[Finding]:

@@ -59,6 +59,8 @@ class Layout(msgspec.Struct, frozen=True):
     flat: bool = False
     """A hook stands alone, and not in a group with a matcher."""
     timeout: int = TIMEOUT_S
+    timeouts: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """For events that the agent waits less for; it would complain about a longer time."""
     fresh: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What a file that did not exist has to have besides."""
     also: tuple[str, ...] = ()
@@ -73,10 +75,11 @@ class Layout(msgspec.Struct, frozen=True):
         """Every file below a project that may hold its hooks, ours first."""
         return (self.project, *self.also)
 
-    def entry(self, command: str) -> dict[str, Any]:
+    def entry(self, event: str, command: str) -> dict[str, Any]:
+        timeout = self.timeouts.get(event, self.timeout)
         if self.flat:
-            return {"command": command, "timeout": self.timeout}
-        return {"hooks": [{"type": "command", "command": command, "timeout": self.timeout}]}
+            return {"command": command, "timeout": timeout}
+        return {"hooks": [{"type": "command", "command": command, "timeout": timeout}]}
 
 
 # The command is a path of this machine, and settings.json is what people share; this one is their own.
@@ -90,7 +93,14 @@ _CLAUDE = Layout(
 )
 LAYOUTS = {
     "claude-code": _CLAUDE,
-    "codex": Layout("codex", ".codex/hooks.json", ".codex/hooks.json", CODEX, variable="CODEX_HOME"),
+    "codex": Layout(
+        "codex",
+        ".codex/hooks.json",
+        ".codex/hooks.json",
+        CODEX,
+        timeouts={"SessionEnd": 3},
+        variable="CODEX_HOME",
+    ),
     "cursor": Layout(
         "cursor", ".cursor/hooks.json", ".cursor/hooks.json", CURSOR, flat=True, fresh={"version": 1}
     ),
@@ -214,12 +224,12 @@ def _install_one(of: Layout, text: str, event: str, command: str) -> str:
         if command in _commands(path[-1].value):
             return text
         node = path[-1]  # it starts another command, of an older version perhaps
-        return text[: node.start] + json.dumps(of.entry(command)) + text[node.end :]
+        return text[: node.start] + json.dumps(of.entry(event, command)) + text[node.end :]
     return _added(of, text, event, command)
 
 
 def _added(of: Layout, text: str, event: str, command: str) -> str:
-    entry = of.entry(command)
+    entry = of.entry(event, command)
     if not text:
         # Hooks first: in a file that was there they come last, so that one can tell which it was.
         return jsontext.pretty({"hooks": {event: [entry]}} | dict(of.fresh)) + "\n"

@@ -19,33 +19,42 @@ FOLDERS = (".claude", ".codex", ".cursor", ".gemini", ".opencode", "opencode", "
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A change of one file that was not made yet. Empty text stands for a file that is not there."""
+    """A change of one file that was not made yet. None stands for a file that is not there."""
 
     path: Path
-    before: str
-    after: str
+    before: str | None
+    after: str | None
 
     @property
     def diff(self) -> str:
-        """The change, to be shown first."""
-        old, new = self.before.splitlines(keepends=True), self.after.splitlines(keepends=True)
-        return "".join(difflib.unified_diff(old, new, str(self.path), str(self.path)))
+        """The change, to be shown first; nothing where there is none."""
+        old, new = (self.before or "").splitlines(), (self.after or "").splitlines()
+        lines = difflib.unified_diff(old, new, str(self.path), str(self.path), lineterm="")
+        return "".join(f"{line}\n" for line in lines)
+
+    @property
+    def back(self) -> Edit:
+        """The change that takes this one back."""
+        return Edit(self.path, self.after, self.before)
 
     def make(self) -> None:
         """Write it. Raises ConflictError, having changed nothing, if the file is no longer as it was seen."""
-        if read(self.path) != self.before:
+        if self.after == self.before:
+            return
+        if _seen(self.path) != self.before:
             raise ConflictError(
                 f"{self.path} has changed meanwhile; nothing was written", hint="try it again"
             )
         try:
-            if self.after:
+            if self.after is not None:
                 _write(self.path, self.after)
-            elif self.before:
+            else:
                 self.path.unlink()
                 _drop_if_empty(self.path.parent)
         except OSError as error:
             raise BackendError(
-                f"{self.path} could not be written ({error.strerror}); it is as it was"
+                f"{self.path} could not be written ({error.strerror}); it is as it was",
+                hint="see who may write the file and its folder, then try it again",
             ) from None
 
 
@@ -64,18 +73,32 @@ def places(agent: str, *, project: Path, home: Path, user: bool) -> list[Path]:
     return [Path(os.path.realpath(path)) for path in paths]
 
 
+def everywhere(agent: str, project: Path, home: Path) -> list[Path]:
+    """All settings that the agent reads here, each once: a project may be a link to HOME."""
+    found = [places(agent, project=project, home=home, user=user) for user in (False, True)]
+    return list(dict.fromkeys(path for paths in found for path in paths))
+
+
 def installing(agent: str, path: Path, command: str = "") -> Edit:
-    before = read(path)
+    before = _seen(path)
     with named(path):
-        if why := settings.unread(agent, before):
+        if why := settings.unread(agent, before or ""):
             raise UsageError(f"{why}; nothing was changed", hint="take that out first")
-        return Edit(path, before, settings.install(agent, before, command))
+        after = settings.install(agent, before or "", command)
+    if before is not None and not before.endswith("\n"):
+        # An empty file gets no last line end. So it is known from one that was not there.
+        after = after.removesuffix("\n")
+    return Edit(path, before, after)
 
 
 def uninstalling(agent: str, path: Path) -> Edit:
-    before = read(path)
+    before = _seen(path)
+    if not before:
+        return Edit(path, before, before)
     with named(path):
-        return Edit(path, before, settings.uninstall(agent, before) if before else "")
+        if not before.endswith("\n") and not settings.uninstall(agent, f"{before}\n"):
+            return Edit(path, before, "")
+        return Edit(path, before, settings.uninstall(agent, before) or None)
 
 
 @contextmanager
@@ -88,18 +111,31 @@ def named(path: Path) -> Iterator[None]:
 
 
 def has_ours(agent: str, path: Path) -> bool:
-    """Whether our hooks are in this file, as far as it can be read."""
+    """Whether there are hooks of ours. In what cannot be read there are none that would run."""
     try:
         return bool(settings.commands(agent, read(path)))
     except TakebackError:
         return False
 
 
+def is_switched_off(agent: str, path: Path) -> bool:
+    """Whether a file tells the agent to run no hooks. One that cannot be read tells it nothing."""
+    try:
+        return settings.switched_off(agent, read(path))
+    except TakebackError:
+        return False
+
+
 def read(path: Path) -> str:
+    """What is in a file; nothing where there is none."""
+    return _seen(path) or ""
+
+
+def _seen(path: Path) -> str | None:
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:
-        return ""
+        return None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8; nothing was changed") from None
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import click
@@ -10,12 +11,16 @@ from takeback import config
 from takeback.agents import presence, settings, tampering
 from takeback.agents.settings import apply
 from takeback.cli.asking import may_write
+from takeback.cli.beginning import first_checkpoint
 from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand
 from takeback.daemon.command import hook_command
 from takeback.errors import RefusedError
 from takeback.opening import find_root, refuse_too_wide
 from takeback.storage.registry import Registry
+
+NOT_IGNORED = 1
+"""What git ends with. Where there is no repository it is something else."""
 
 
 @click.command("install", cls=TakebackCommand)
@@ -32,14 +37,17 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     """
     root, home = find_root(".", Registry(config.state_home())), config.home_folder()
     agent = presence.chosen(agent, root, home)
-    if not user:
+    if user:
+        home = config.writable_home()
+    else:
         _refuse_too_wide(root, agent)
     path = apply.place(agent, project=root, home=home, user=user)
     edit = apply.installing(agent, path, hook_command(settings.layout(agent).agent))
     if edit.diff:
         may_write(session, edit.diff, yes=yes)
-    checkpoint = "" if user else _protect(session, agent)
     edit.make()
+    checkpoint = "" if user else _protect(session, agent, edit)
+    idle = _switched_off(agent, None if user else root, home)
     if session.json:
         return session.data(
             {
@@ -50,9 +58,10 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
                 "root": None if user else str(root),
                 "checkpoint": checkpoint or None,
                 "then": presence.CLIENTS[agent].next_step(user=user),
+                "switched_off_by": str(idle) if idle else None,
             }
         )
-    for line in _lines(agent, None if user else root, edit):
+    for line in _lines(agent, None if user else root, edit, idle):
         session.line(line)
 
 
@@ -66,31 +75,60 @@ def _refuse_too_wide(root: Path, agent: str) -> None:
         ) from None
 
 
-def _protect(session: Session, agent: str) -> str:
-    """Record what the agent will find; and that a human wants its hooks, whoever wrote them."""
-    with session.protect() as workspace:
-        if not workspace.inside_action():
-            tampering.accept(workspace, agent)
-        return workspace.save(f"takeback install {agent}").id
+def _protect(session: Session, agent: str, edit: apply.Edit) -> str:
+    """Record what the agent will find; and that a human wants its hooks, whoever wrote them.
+
+    A checkpoint is taken only if there is something new. If it cannot be, the settings are as they were.
+    """
+    try:
+        with session.protect() as workspace:
+            if not workspace.inside_action():
+                tampering.accept(workspace, agent)
+            if not workspace.history.marks:
+                return first_checkpoint(session, workspace, f"takeback install {agent}").id
+            return workspace.save(f"takeback install {agent}").id if edit.diff else ""
+    except BaseException:
+        edit.back.make()
+        raise
 
 
-def _lines(agent: str, root: Path | None, edit: apply.Edit) -> list[str]:
+def _switched_off(agent: str, root: Path | None, home: Path) -> Path | None:
+    """The settings that keep the agent from running any hook."""
+    if root is None:
+        paths = apply.places(agent, project=home, home=home, user=True)
+    else:
+        paths = apply.everywhere(agent, root, home)
+    return next((path for path in paths if apply.is_switched_off(agent, path)), None)
+
+
+def _would_be_committed(root: Path, path: Path) -> bool:
+    """Whether git shows this file to its user: it is tracked, or new and not ignored."""
+    try:
+        done = subprocess.run(["git", "-C", root, "check-ignore", "-q", path], capture_output=True)
+    except OSError:
+        return False  # there is no git
+    return done.returncode == NOT_IGNORED and path.is_relative_to(root)
+
+
+def _lines(agent: str, root: Path | None, edit: apply.Edit, idle: Path | None) -> list[str]:
     """What is so now, and what is next. Without a root it is for all projects."""
     client = presence.CLIENTS[agent]
-    when, where = "now" if edit.diff else "already", root or "all your projects"
     then = client.next_step(user=root is None)
-    # Where its user still has to trust them, hooks are no protection yet.
-    title = (
-        f"The hooks for {client.title} are {when} in"
-        if then
-        else f"{client.title} is {when} under protection in"
-    )
-    lines = [f"{title} {where}."]
+    when, where = "now" if edit.diff else "already", root or "all your projects"
+    if then or idle:
+        lines = [f"The hooks for {client.title} are {when} in its settings, for {where}."]
+    else:
+        lines = [f"{client.title} is {when} under protection in {where}."]
+    if idle:
+        lines.append(f"But {idle} tells it to run no hooks. Until you take that out, nothing is protected.")
     if root and Path.cwd().resolve() != root:
         lines.append(f"Start {client.title} in that folder: it looks for its settings where it is started.")
     if edit.diff:
         lines.append(f"A session that is open now keeps its old settings: start {client.title} again.")
     lines += [then] if then else []
+    if root and edit.diff and _would_be_committed(root, edit.path):
+        name = edit.path.relative_to(root)
+        lines.append(f"git does not ignore {name}, which names a path of this machine: do not commit it.")
     lines.append(f"  see that it works   takeback doctor {agent}")
     lines.append("  take back           takeback undo")
     lines.append(f"  take it out         takeback uninstall {agent}{'' if root else ' --user'}")

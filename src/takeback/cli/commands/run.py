@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from typing import Any
 
 import click
 
+from takeback.cli.beginning import first_checkpoint
 from takeback.cli.outcome import summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
-from takeback.cli.session import Session, TakebackCommand, plural, sized
+from takeback.cli.session import Session, TakebackCommand
 from takeback.cli.views import made
 from takeback.commands.judgement import Judgement
 from takeback.core.events import Effect, Outcome
@@ -70,7 +70,7 @@ def command(
     with session.protect() as workspace:
         workspace.recover()
         if not workspace.history.marks and not session.json:
-            _first_time(workspace)
+            first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
         called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
         actor, parent = os.path.basename(words[0]), workspace.parent_action()
@@ -100,18 +100,6 @@ def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -
             hint=f"wait, or, if nobody works on it any more: takeback locks release {found[0].lease.name}",
         )
     return [f"takeback: {lock_guard.told(found)}"]
-
-
-def _first_time(workspace: Workspace) -> None:
-    began = time.monotonic()
-    checkpoint = workspace.save("before the first run")
-    files, size = workspace.files.counted()
-    seconds = time.monotonic() - began
-    click.echo(
-        f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}): first checkpoint {checkpoint.id} in "
-        f"{seconds:.1f} s, later ones cost only what changed",
-        err=True,
-    )
 
 
 def _supervise(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from takeback.agents import tampering
+from takeback import config
+from takeback.agents import presence, tampering
 from takeback.cli.intents import counted_by_state, outbox_lines
 from takeback.cli.live import changed_so_far, session_data, session_lines, sessions
 from takeback.cli.runs import (
@@ -27,7 +28,8 @@ from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
-from takeback.opening import find_workspace
+from takeback.opening import find_root, find_workspace, is_too_wide
+from takeback.storage.registry import Registry
 
 RUNS_SHOWN = 5
 IDS_SHOWN = 3
@@ -39,13 +41,7 @@ def command(session: Session) -> None:
     """Show how things stand"""
     workspace = find_workspace(".")
     if workspace is None:
-        root = os.getcwd()
-        if session.json:
-            return session.data({"protected": False, "root": root})
-        session.line(f"{root} is not protected yet.")
-        return session.line(
-            "  begin   takeback install AGENT   or   takeback run -- COMMAND   or   takeback init"
-        )
+        return _not_yet(session)
     session.opened.append(workspace)
     find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
     with workspace:
@@ -63,6 +59,21 @@ def command(session: Session) -> None:
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
     for line in [*_lines(str(workspace.root), history, waiting, so_far), *outbox_lines(outbox)]:
         session.line(line)
+
+
+def _not_yet(session: Session) -> None:
+    """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
+    here, root = os.getcwd(), find_root(".", Registry(config.state_home()))
+    waiting = [] if is_too_wide(root) else presence.hooked(root, config.home_folder())
+    if session.json:
+        return session.data({"protected": False, "root": here, "hooks": waiting})
+    if waiting:
+        titles = " and ".join(presence.CLIENTS[agent].title for agent in waiting)
+        session.line(f"Nothing is recorded of {here} yet. The hooks for {titles} begin with the first event.")
+        return session.line(f"  see that they work   takeback doctor {waiting[0]}")
+    session.line(f"{here} is not protected yet.")
+    session.line("  begin             takeback init   or   takeback run -- COMMAND")
+    session.line("  a coding agent    takeback install AGENT")
 
 
 def _data(history: History, waiting: list[Approval]) -> dict[str, object]:

@@ -28,6 +28,8 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     """
     root, home = find_root(".", Registry(config.state_home())), config.home_folder()
     agent = presence.chosen(agent, root, home)
+    if user:
+        home = config.writable_home()
     _refuse_agents()
     paths = apply.places(agent, project=root, home=home, user=user)
     edits = [edit for path in paths if (edit := apply.uninstalling(agent, path)).diff]
@@ -38,14 +40,18 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     if session.json:
         return session.data({"agent": agent, "changed": [str(edit.path) for edit in edits]})
     title, where = presence.CLIENTS[agent].title, "your own settings" if user else str(root)
-    if edits:
-        session.line(f"Took the hooks out: what {title} does from its next session on is not recorded.")
-        return session.line("What was recorded stays and can still be taken back.")
-    session.line(f"There are no hooks of Takeback for {title} in {where}.")
     others = apply.places(agent, project=root, home=home, user=not user)
-    if any(apply.has_ours(agent, path) for path in others):
-        other, option = (str(root), "") if user else ("your own settings", " --user")
-        session.line(f"There are in {other}:  takeback uninstall {agent}{option}")
+    left = next((path for path in others if path not in paths and apply.has_ours(agent, path)), None)
+    if not edits:
+        session.line(f"There are no hooks of Takeback for {title} in {where}.")
+    elif left:
+        session.line(f"Took the hooks out of {where}.")
+    else:
+        session.line(f"Took the hooks out: what {title} does from its next session on is not recorded.")
+        session.line("What was recorded stays and can still be taken back.")
+    if left:
+        session.line(f"Those in {left} stay, and {title} runs them {'there' if user else 'here too'}.")
+        session.line(f"  take them out   takeback uninstall {agent}{'' if user else ' --user'}")
 
 
 def _refuse_agents() -> None:

@@ -1,0 +1,28 @@
+"""The first checkpoint of a folder, which takes a while: it is said what for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from takeback.cli.session import Session, plural, sized
+
+if TYPE_CHECKING:
+    from takeback.core.subjects import Checkpoint
+    from takeback.workspace import Workspace
+
+
+def first_checkpoint(session: Session, workspace: Workspace, message: str) -> Checkpoint:
+    """Take it, and say beside the output of the command how much is protected from now on."""
+    began = time.monotonic()
+    checkpoint = workspace.save(message)
+    files, size = workspace.files.counted()
+    if not session.json:
+        click.echo(
+            f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}): first checkpoint "
+            f"{checkpoint.id} in {time.monotonic() - began:.1f} s, later ones cost only what changed",
+            err=True,
+        )
+    return checkpoint
