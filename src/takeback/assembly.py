@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from takeback import config
@@ -15,10 +15,11 @@ from takeback.core.intents import Outcome, Queued
 from takeback.core.subjects import Action
 from takeback.databases import ByPlace
 from takeback.engine import recovery
+from takeback.engine.audit import Audit, Webhook
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
 from takeback.engine.courier import Courier, Tally, bury
-from takeback.engine.delivery import Delivery, Manner
+from takeback.engine.delivery import Delivery, Manner, pause_s
 from takeback.engine.foreseeing import Foresight
 from takeback.engine.judging import Judging
 from takeback.engine.leases import Leases
@@ -50,6 +51,7 @@ from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.resource import Sqlite
 from takeback.resources.sqlite.transactions import SqliteDatabases
 from takeback.storage import stores
+from takeback.storage.audit_marks import AuditMarks
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
@@ -256,11 +258,25 @@ class Assembly:
         return self.journal.outbox
 
     @cached_property
-    def _delivery(self) -> Delivery:
+    def _manner(self) -> Manner:
         chosen = self.settings.outbox
         smtp = config.smtp() or chosen.smtp
-        manner = Manner(chosen.first_pause_s, chosen.longest_pause_s, smtp, chosen.sender, self.root)
-        return Delivery(Vault(self.store, self.lock).fetch, SystemClock(), manner)
+        return Manner(chosen.first_pause_s, chosen.longest_pause_s, smtp, chosen.sender, self.root)
+
+    @cached_property
+    def _delivery(self) -> Delivery:
+        return Delivery(Vault(self.store, self.lock).fetch, SystemClock(), self._manner)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """Tells webhooks of every event."""
+        marks, source = AuditMarks(self.state / "audit"), f"urn:takeback:{self.state.name}"
+        pause = partial(pause_s, self._manner)
+        return Audit(self.journal, marks, SystemClock(), source, self._webhooks, pause)
+
+    def _webhooks(self) -> list[Webhook]:
+        given = self.settings.audit.webhooks
+        return [Webhook(one.url, config.webhook_secret(one.secret), one.types) for one in given]
 
     @cached_property
     def _intents(self) -> Intents:

@@ -82,6 +82,21 @@ class OutboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     sender: str = ""
 
 
+class WebhookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where events go."""
+
+    url: str
+    secret: str = ""
+    """$NAME: the variable that has it. The secret itself does not belong into a project's file."""
+    types: tuple[str, ...] = ()
+
+
+class AuditConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who is told of every event."""
+
+    webhooks: tuple[WebhookConfig, ...] = ()
+
+
 class LocksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """What one agent has locked, for the others."""
 
@@ -96,6 +111,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreConfig = StoreConfig()
     outbox: OutboxConfig = OutboxConfig()
     locks: LocksConfig = LocksConfig()
+    audit: AuditConfig = AuditConfig()
     outside: OutsideConfig = OutsideConfig()
     rules: Rules = Rules()
     agents: AgentsConfig = AgentsConfig()
@@ -257,6 +273,20 @@ def postgres_options() -> str:
 def smtp() -> str:
     """The mail server, with what it takes to use it, which does not belong into a project's file."""
     return os.environ.get("TAKEBACK_SMTP", "")
+
+
+def webhook_secret(named: str) -> str:
+    """The secret that a setting names by its variable."""
+    if not named:
+        return ""
+    found = _variable(named.removeprefix("$")) if named.startswith("$") else ""
+    if not found:
+        what = f"the variable {named[1:]} is not set" if named.startswith("$") else "it is given itself"
+        raise UsageError(
+            f"the secret of a webhook in {FILE} cannot be used: {what}; nothing was sent",
+            hint='name a variable, secret = "$NAME", and set it where `takeback outbox worker` runs',
+        )
+    return found
 
 
 def wants_colour() -> bool:

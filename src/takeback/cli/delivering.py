@@ -55,11 +55,18 @@ class Watching:
                 self._failures.append(error.message)
                 click.echo(f"takeback: {error.message}", err=True)
 
+    def pump(self) -> None:
+        """Tell the webhooks of the audit what is new."""
+        for failed in self._workspace.audit.pump():
+            self._failures.append(failed)
+            click.echo(f"takeback: {failed}", err=True)
+
     def beat(self, tally: Tally) -> None:
         now = time.monotonic()
         if now - self._said < BEAT_S:
             return
         self._said = now
+        self.pump()
         self._write_health(tally, "running")
         if self._session.progress.wanted:
             sys.stderr.write(f"\r\x1b[K{self.line(tally)} ")

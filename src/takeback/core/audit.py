@@ -1,4 +1,4 @@
-"""Which events go to which webhook, in which message: each says where the one before it ended, so a gap shows."""
+"""Which events go to a webhook in which message. Each message says where the one before it ended, so a gap shows."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from typing import Any
 
 import msgspec
 
-from takeback.core.events import RunBegan
+from takeback.core.codec import digest
 from takeback.core.export import PREFIX, as_line, type_of
-from takeback.core.intents import IntentDeferred, IntentEvent
 from takeback.core.record import Record
 
-NAME = "audit"
-ORDER = "audit:"
-"""What the ordering keys of audit messages begin with; behind it is the name of the webhook."""
 MOST = 100
 """So many events are in a message."""
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What is sent: the events behind `after` up to `through`, of those that are wanted."""
+    """What is sent: of the events behind `after` up to `through`, those that are wanted."""
 
     after: int
     through: int
@@ -31,34 +27,21 @@ class Message(msgspec.Struct, frozen=True):
         data = {"source": source, "after": self.after, "through": self.through, "events": list(self.events)}
         return {"type": f"{PREFIX}events", "timestamp": self.events[-1]["at"], "data": data}
 
-
-def is_own(record: Record, runs: Collection[str]) -> bool:
-    """Whether an event only tells of this telling, of which there would be no end."""
-    event = record.event
-    if record.stream in runs:
-        return True
-    return isinstance(event, IntentEvent) and getattr(event, "intent", "") in runs
+    def key(self, source: str, name: str) -> str:
+        """The id of the message, the same for every attempt at it."""
+        return f"msg_{digest(f'{source} {name} {self.after}'.encode()).partition(':')[2][:32]}"
 
 
-def message(records: Iterable[Record], after: int, types: Collection[str], own: set[str]) -> Message | None:
-    """The next message from these records, which follow `after`; nothing where there is none to be told.
+def message(records: Iterable[Record], after: int, types: Collection[str], through: int = 0) -> Message:
+    """The next message from these records, which follow `after`; one without events is not worth sending.
 
-    `own` are the runs and intents of earlier messages; those that are met here are added.
+    With `through` it is the one that ends there, as it was attempted before.
     """
-    through, found = after, []
+    last, found = after, []
     for record in records:
-        note_own(record, own)
-        if not is_own(record, own) and (not types or type_of(record.event) in types):
+        last = record.seq
+        if not types or type_of(record.event) in types:
             found.append(as_line(record))
-        through = record.seq
-        if len(found) == MOST:
+        if last == through or (not through and len(found) == MOST):
             break
-    return Message(after, through, tuple(found)) if found else None
-
-
-def note_own(record: Record, own: set[str]) -> None:
-    event = record.event
-    if isinstance(event, RunBegan) and event.session == NAME and event.detached:
-        own.add(record.stream)
-    elif isinstance(event, IntentDeferred) and event.order.startswith(ORDER):
-        own.add(record.id)
+    return Message(after, last, tuple(found))

@@ -88,15 +88,18 @@ class Delivery:
         why = view(failed.message)
         if failed.permanent or attempt >= queued.deferred.tries:
             return Outcome(queued, IntentDied(queued.id, attempt, why, unsure=failed.unsure))
-        pause_s = self._pause_s(attempt) if failed.again_s is None else failed.again_s
-        again_us = self._clock.now_us() + int(pause_s * 1e6)
+        wait_s = self._pause_s(attempt) if failed.again_s is None else failed.again_s
+        again_us = self._clock.now_us() + int(wait_s * 1e6)
         return Outcome(queued, IntentAttempted(queued.id, attempt, why, again_us, unsure=failed.unsure))
 
     def _pause_s(self, attempt: int) -> float:
-        """Twice as long each time, and by chance, so that those who failed together do not come back together."""
-        m = self._manner
-        pause_s: float = min(m.longest_pause_s, m.first_pause_s * 2 ** min(attempt - 1, 40))
-        return pause_s * random.uniform(0.5, 1.5)
+        return pause_s(self._manner, attempt)
+
+
+def pause_s(manner: Manner, attempt: int) -> float:
+    """Twice as long each time, and by chance, so that those who failed together do not come back together."""
+    longest_s: float = min(manner.longest_pause_s, manner.first_pause_s * 2 ** min(attempt - 1, 40))
+    return longest_s * random.uniform(0.5, 1.5)
 
 
 def known(queued: Queued, call: Call) -> Known:

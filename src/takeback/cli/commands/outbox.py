@@ -82,6 +82,7 @@ def worker(
     with session.workspace() as workspace:
         watching = Watching(session, workspace, [*notifiers_of(workspace), *chosen], health)
         courier = workspace.courier(concurrency=concurrency, told=watching.told, beat=watching.beat)
+        watching.pump()
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             courier.stop.set()

@@ -1,0 +1,101 @@
+"""Telling webhooks of every event: in order, signed, each message until it is received.
+
+It is not done by intents of the outbox: those are what runs did, and an undo would find the telling as the last thing
+that happened. The journal itself is the queue here; all that is kept is how far each webhook is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from takeback import faults
+from takeback.core.audit import message
+from takeback.core.codec import digest
+from takeback.core.redact import redact
+from takeback.errors import DeliveryFailed
+from takeback.ports import Clock, Journal
+from takeback.senders import webhook
+from takeback.senders.sending import Sending
+from takeback.storage.audit_marks import AuditMarks, Mark
+
+SENDING = faults.crash_point("audit-sending")
+SENT = faults.crash_point("audit-sent")
+
+TIMEOUT_S = 30.0
+MESSAGES_MAX = 20
+"""So many are sent to one webhook before the worker looks after something else."""
+SKIPPED_MAX = 10_000
+"""After so many events that a webhook does not want it is noted that they need not be looked at again."""
+
+
+class Webhook(msgspec.Struct, frozen=True):
+    """Where events go."""
+
+    url: str
+    secret: str = ""
+    types: tuple[str, ...] = ()
+    """Only these; all where it is empty."""
+
+    @property
+    def name(self) -> str:
+        """What it is known by: another address or another choice is another webhook, told from the beginning."""
+        return digest(msgspec.json.encode([self.url, sorted(self.types)])).partition(":")[2][:16]
+
+
+class Audit:
+    """Tells the webhooks of one workspace."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        marks: AuditMarks,
+        clock: Clock,
+        source: str,
+        webhooks: Callable[[], Sequence[Webhook]],
+        pause_s: Callable[[int], float],
+    ) -> None:
+        self._journal = journal
+        self._marks = marks
+        self._clock = clock
+        self._source = source
+        self._webhooks = webhooks
+        self._pause_s = pause_s
+
+    def pump(self) -> list[str]:
+        """Tell each webhook what is new; gives what did not get through, in words."""
+        return [failed for one in self._webhooks() if (failed := self._tell(one))]
+
+    def _tell(self, one: Webhook) -> str:
+        with self._marks.alone(one.name) as alone:
+            mark = self._marks.read(one.name)
+            for _ in range(MESSAGES_MAX if alone else 0):
+                if mark.again_us > self._clock.now_us():
+                    break
+                records = self._journal.read(after=mark.after)
+                found = message(records, mark.after, one.types, mark.through)
+                if not found.events:
+                    if found.through - mark.after > SKIPPED_MAX:
+                        self._marks.write(one.name, Mark(found.through))
+                    break
+                if not mark.through:
+                    mark = Mark(mark.after, found.through)
+                    self._marks.write(one.name, mark)
+                faults.reach(SENDING)
+                sending = Sending(found.key(self._source, one.name), TIMEOUT_S)
+                try:
+                    webhook.send(sending, one.url, found.payload(self._source), secret=one.secret)
+                except DeliveryFailed as failed:
+                    return self._failed(one, mark, failed)
+                faults.reach(SENT)
+                mark = Mark(found.through)
+                self._marks.write(one.name, mark)
+        return ""
+
+    def _failed(self, one: Webhook, mark: Mark, failed: DeliveryFailed) -> str:
+        """Note when to try again. It is never given up: a log for others must not have a hole."""
+        pause_s = self._pause_s(mark.failed + 1) if failed.again_s is None else failed.again_s
+        why, again_us = redact(failed.message), self._clock.now_us() + int(pause_s * 1e6)
+        self._marks.write(one.name, Mark(mark.after, mark.through, mark.failed + 1, again_us, why))
+        return f"{webhook.about(one.url, {})} did not take events {mark.after + 1} to {mark.through}: {why}"
