@@ -160,7 +160,10 @@ def test_ends_that_come_late_or_without_a_beginning_change_nothing(desk: Path, t
     client.shell("make", "c1")
     client.prompt("stop that", "p2")
     (desk / "late").write_text("late\n")
-    client.ran("make", "c1")
+    said = client.ran("make", "c1").stdout.decode()
+    (drift,) = [action.id for action in tb.history.actions.values() if action.kind == "outside"]
+    assert "while it was still at work" in said and f"takeback show {drift}" in said
+    assert not client.ran("make", "never-begun").stdout
     client.write("a", "a\n")
     # Whose it is cannot be told any more, so it stays.
     tb.undo(*tb.history.runs)
@@ -300,16 +303,19 @@ def test_what_stops_an_undo_of_one_agent_can_be_taken_back_with_it(desk: Path, t
     assert done.code == 0 and not (desk / "helper.txt").exists()
 
 
+@pytest.mark.parametrize("looked", [False, True])
 @pytest.mark.parametrize("then", ["prompt", "call", "stop", "end"])
 @pytest.mark.parametrize("command", ["rm app.py", "git push"])
 def test_what_the_human_does_after_saying_no_is_not_taken_back(
-    command: str, then: str, desk: Path, tb: Workspace
+    command: str, then: str, looked: bool, desk: Path, tb: Workspace
 ) -> None:
     """A call that is refused in the client is begun and never ended. Until the next event the human works."""
     client = Agent("claude-code", desk)
     client.prompt("go", "p1")
     client.shell(command, "c1")
     (desk / "app.py").write_text("print('mine')\n")
+    if looked:  # as anybody may, while the call counts as open
+        tb.save("mine")
     if then == "prompt":
         client.prompt("not that", "p2")
     elif then == "call":

@@ -159,6 +159,23 @@ class Following:
             trespasses = self._workspace.locks.after(self._workspace.history.actions[action.id])
             found += [f"{action.id} changed what others have locked: {one}" for one in trespasses]
             return "\n".join(found)
+        return self._told_late(event)
+
+    def _told_late(self, event: Event) -> str:
+        """It was at work all the same when it was taken for ended. What changed since then counts as the human's."""
+        for action in self._alike(self._session(event), event):
+            recorded = self._workspace.history.actions[action.id]
+            if not recorded.unsure:
+                continue
+            with self._workspace.lock.held():
+                self._workspace.tracker.observe()
+            later = [a for a in self._workspace.history.actions.values() if a.began_us >= recorded.ended_us]
+            found = [a.id for a in later if a.kind == "outside"]
+            if found:
+                return (
+                    f"Takeback took {action.id} ({action.name}) for ended while it was still at work. What changed "
+                    f"since is recorded as yours, and is not taken back with it: takeback show {found[0]}"
+                )
         return ""
 
     def _close(self, event: Event) -> None:

@@ -199,6 +199,8 @@ class ActionEnded(_Base, frozen=True, tag="action-ended"):
     exit_code: int | None = None
     result: Any = None
     full: str = ""
+    unsure: bool = False
+    """It may have been over long before: whose its changes are is in doubt, also those that were seen earlier."""
 
 
 class ActionNoted(_Base, frozen=True, tag="action-noted"):

@@ -244,7 +244,7 @@ class History:
             action.exit_code = getattr(event, "exit_code", action.exit_code)
             action.why = getattr(event, "why", "")
             action.result, action.full = getattr(event, "result", None), getattr(event, "full", "")
-            action.happened = getattr(event, "happened", True)
+            action.happened, action.unsure = getattr(event, "happened", True), getattr(event, "unsure", False)
             self._finish(record, action, event.changes)
 
     def _action_told(self, record: Record, event: e.ActionTold) -> None:

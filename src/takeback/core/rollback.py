@@ -25,7 +25,7 @@ This module decides and does not act; `Plan` can be shown before anything is tou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from itertools import pairwise
 
@@ -35,6 +35,8 @@ from takeback.core.change import Change, Entry, Target, Version
 from takeback.core.events import Did, Item
 from takeback.core.history import History
 from takeback.core.selection import Selection
+
+IN_DOUBT = "it is in doubt who changed it"
 
 
 class OnConflict(StrEnum):
@@ -156,13 +158,13 @@ def plan_rollback(
     return Plan(selection.actions, tuple(items), on_conflict)
 
 
-def compose(entries: Iterable[Entry], selected: Iterable[str]) -> list[Segment]:
-    """Join changes of one target, in order, into segments."""
+def compose(entries: Iterable[Entry], selected: Iterable[str], unsure: Collection[str] = ()) -> list[Segment]:
+    """Join changes of one target, in order, into segments. Nobody knows what those actions did that are `unsure`."""
     chosen = frozenset(selected)
     segments: list[Segment] = []
     for entry in entries:
         change = entry.change
-        doubt = _doubt(entry, chosen)
+        doubt = IN_DOUBT if entry.action in unsure else _doubt(entry, chosen)
         last = segments[-1] if segments else None
         if last and last.after == change.before and not doubt and not last.doubt:
             segments[-1] = Segment(last.before, change.after, (*last.actions, entry.action))
@@ -173,7 +175,7 @@ def compose(entries: Iterable[Entry], selected: Iterable[str]) -> list[Segment]:
 
 def _doubt(entry: Entry, chosen: frozenset[str]) -> str:
     if entry.change.in_doubt:
-        return "it is in doubt who changed it"
+        return IN_DOUBT
     makers = (entry.action, *entry.change.shared_with)
     if chosen.issuperset(makers):
         return ""
@@ -190,7 +192,8 @@ def _decide(
     *,
     divisible: bool,
 ) -> Planned:
-    segments = compose(entries, selection.actions)
+    unsure = {entry.action for entry in entries if history.actions[entry.action].unsure}
+    segments = compose(entries, selection.actions, unsure)
     settles = tuple(
         dict.fromkeys(id for entry in entries for id in _makers(entry) if id in selection.actions)
     )

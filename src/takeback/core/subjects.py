@@ -32,6 +32,7 @@ class Action(msgspec.Struct):
     full: str = ""
     """The name of the content that holds the whole result, where the record does not."""
     happened: bool = True
+    unsure: bool = False
 
     def __repr__(self) -> str:
         return f"<Action {self.id} {self.name[:60]!r} {self.life}, {len(self.made)} changes>"

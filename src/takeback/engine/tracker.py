@@ -241,7 +241,9 @@ class Tracker:
             faults.reach(ENDING)
             changes = (*changes, *self.made_by(action_id))
             if not getattr(action.began, "marks", ()):
-                ended = e.ActionEnded(action_id, outcome, tuple(changes), (), why, exit_code, result, full)
+                ended = e.ActionEnded(
+                    action_id, outcome, tuple(changes), (), why, exit_code, result, full, unsure
+                )
                 self.ledger.append([ended, *after], action.stream)
                 return action
             owners = self.owners()
@@ -255,7 +257,7 @@ class Tracker:
             if lives_on:
                 self.ledger.append([e.ActionDetached(action_id, made, marks, exit_code)], action.stream)
             else:
-                ended = e.ActionEnded(action_id, outcome, made, marks, why, exit_code, result, full)
+                ended = e.ActionEnded(action_id, outcome, made, marks, why, exit_code, result, full, unsure)
                 self.ledger.append([ended, *after], action.stream)
         faults.reach(ENDED)
         return action
