@@ -6,6 +6,7 @@ from takeback.core import events as e
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Outcome
 from takeback.core.history import History
+from takeback.core.intents import IntentDeferred, IntentsReleased, State
 from takeback.core.lifecycle import Life
 from takeback.core.memory import changes
 from takeback.core.selection import after
@@ -152,3 +153,15 @@ def test_a_history_is_the_fold_of_its_records() -> None:
     assert list(History.of(records).checkpoints) == ["c1", "c2"]
     assert repr(History.of(records).checkpoints["c2"]) == "<Checkpoint c2 'two'>"
     assert History.of(records).streams == {"w": 2}
+
+
+def test_an_intent_that_cannot_follow_is_a_breach() -> None:
+    story = Story()
+    run = story.run()
+    action = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE), run).id
+    intent = story.tell(IntentDeferred("email", "email", "mail", action, "key"), run).id
+    story.tell(IntentsReleased((intent,)), run)
+    assert story.history.intents.every[intent].state is State.DUE and not story.history.breaches
+    story.tell(IntentsReleased(("i99",)), run)
+    (breach,) = story.history.breaches
+    assert "i99" in breach.what

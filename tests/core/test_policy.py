@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from takeback.core import policy
 from takeback.core.events import Effect
 from takeback.core.plan import Plan, Step, parse_plan
-from takeback.core.policy import Broken, Decision, Ground, Use, judge_call
+from takeback.core.policy import Broken, Decision, Ground, Use, judge_call, paths_in
 from takeback.core.rules import (
     CommandRules,
     Do,
@@ -396,3 +396,16 @@ def test_plans_stay_inside_even_without_rules() -> None:
     own = rules(paths={"outside": ["/etc"]})
     assert for_plans(own) is own
     assert policy.check_plan(plan, own, use, GROUND) == []
+
+
+def test_paths_among_arguments() -> None:
+    args = {
+        "file_path": "a.txt",
+        "edits": [{"path": "b.txt"}],
+        "url": "https://x/c",
+        "target": "s3://x/d",
+        "n": 1,
+    }
+    assert set(paths_in(args)) >= {"a.txt", "b.txt"}
+    assert not {"https://x/c", "s3://x/d"} & set(paths_in(args, ["url", "target"]))
+    assert list(paths_in({"mine": "e.txt"}, ["mine"])) == ["e.txt"]

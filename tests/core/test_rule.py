@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target, Version
-from takeback.core.events import ActionBegan, ActionEnded, Did, Effect, Item, Outcome, RollbackKind
+from takeback.core.events import (
+    ActionBegan,
+    ActionEnded,
+    ChangesSeen,
+    Did,
+    Effect,
+    Item,
+    Outcome,
+    RollbackKind,
+)
 from takeback.core.rollback import Do, OnConflict, Verdict, compose, judge, plan_rollback
 from tests.core.story import Story, version
 
@@ -335,3 +344,39 @@ def test_a_plan_cut_short_can_be_made_again(moves: list[tuple[str, Any]], done: 
         assert story.world[change.target] in (change.before, change.after)
         story.world[change.target] = change.after
     assert story.world == whole
+
+
+@pytest.mark.parametrize("unsure", [False, True])
+def test_all_that_was_seen_of_an_action_is_in_doubt_if_nobody_knows_when_it_ended(unsure: bool) -> None:
+    """A human may have written it while the action only seemed to be at work."""
+    story = Story()
+    action = story.tell(ActionBegan("tool", Effect.RESTORABLE)).id
+    story.world[a("f")] = version("x")
+    story.tell(ChangesSeen(action, (Change(a("f"), ABSENT, version("x")),)))
+    story.tell(ActionEnded(action, Outcome.FAILED, unsure=unsure))
+    (item,) = story.plan(select.of_ids(story.history, [action])).items
+    assert item.do is (Do.CONFLICT if unsure else Do.REMOVE)
+    assert ("in doubt" in item.why) is unsure
+
+
+def test_what_is_in_doubt_but_came_and_went_is_as_before_already() -> None:
+    story = Story()
+    story.act({"tmp": "x"}, in_doubt=True)
+    id = story.act({"tmp": ""}, in_doubt=True)
+    first = next(iter(story.history.actions))
+    (item,) = story.plan(select.of_ids(story.history, [first, id])).items
+    assert item.do is Do.ALREADY
+
+
+def test_what_an_undo_kept_is_known() -> None:
+    story = Story()
+    id = story.act({"f": "agent"})
+    story.edit("f", "human", seen=False)
+    assert story.history.kept(id) == []
+    story.carry_out(story.plan(select.of_ids(story.history, [id]), KEEP), UNDO)
+    assert [entry.target for entry in story.history.kept(id)] == [a("f")]
+
+
+def test_a_version_that_nobody_could_look_at() -> None:
+    assert Version("x", data={"unknown": True}).is_unknown
+    assert not Version("x", data={"rows": 1}).is_unknown and not Version("x").is_unknown

@@ -8,6 +8,7 @@ from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import selection as select
 from takeback.core.change import Change, Target
+from takeback.core.intents import IntentDeferred
 from takeback.errors import UsageError
 from tests.core.story import Story, version
 
@@ -94,3 +95,40 @@ def test_what_is_no_id(text: str) -> None:
 def test_ids_lead_to_their_event() -> None:
     assert ids.parse(ids.make(ids.ACTION, 7)) == ("a", 7)
     assert ids.seq_of("r12") == 12 and ids.is_id("c3")
+
+
+def test_the_outermost_action_stands_for_all_inside_of_it() -> None:
+    story = Story()
+    outer = story.tell(e.ActionBegan("agent", e.Effect.RESTORABLE)).id
+    inner = story.tell(e.ActionBegan("call", e.Effect.RESTORABLE, parent=outer)).id
+    actions = story.history.actions
+    assert select.outermost(story.history, actions[inner]) is actions[outer]
+    assert select.outermost(story.history, actions[outer]) is actions[outer]
+
+
+def test_what_actions_changed_together() -> None:
+    story = Story()
+    first = story.act({"f": "1", "came": "x"})
+    second = story.act({"f": "2", "came": ""})
+    found = {change.target.name: change for change in select.net(story.history, [first, second])}
+    assert found.keys() == {"f"}, "what came and went is no change"
+    assert (found["f"].before, found["f"].after) == (version(""), version("2"))
+
+
+def test_an_agent_of_which_all_was_taken_back_has_nothing_left() -> None:
+    story = Story()
+    id = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, actor="codex")).id
+    story.tell(e.ActionEnded(id, e.Outcome.DONE))
+    assert not select.of_agent(story.history, "codex")
+
+
+def test_an_intent_goes_with_its_run() -> None:
+    story = Story()
+    run = story.run()
+    action = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE), run).id
+    intent = story.tell(IntentDeferred("email", "email", "mail", action, "key"), run).id
+    (entry,) = story.history.live(action)
+    assert entry.target == Target("outbox", intent)
+    with pytest.raises(UsageError, match="goes with its run") as caught:
+        select.of_ids(story.history, [intent])
+    assert f"takeback undo {run}" in caught.value.hint
