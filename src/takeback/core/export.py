@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +15,7 @@ from takeback.core.change import ABSENT, Change
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.memory import keys_of
 from takeback.core.record import Record
-from takeback.core.values import view
+from takeback.core.values import view, view_of
 
 PREFIX = "io.takeback."
 """Before the name of an event, where events of many programs come together."""
@@ -112,18 +113,21 @@ def _version(version: Mapping[str, Any]) -> str:
 
 def _shown(event: e.Event) -> Any:
     """All that an event says, as it may be seen."""
-    if changes := getattr(event, "changes", ()):
-        event = msgspec.structs.replace(event, changes=tuple(map(_without_secrets, changes)))
+    for field in ("changes", "swaps"):
+        if changes := getattr(event, field, ()):
+            event = msgspec.structs.replace(event, **{field: tuple(map(_without_secrets, changes))})
     return view(msgspec.to_builtins(event))
 
 
 def _without_secrets(change: Change) -> Change:
-    """A value that is remembered under a name like `api_token` is none for others."""
+    """A value that is remembered under a name like `api_token`, or below one, is none for others."""
     if change.target.resource != MEMORY:
         return change
-    name = (keys_of(change.target.name) or [""])[-1]
+    names = keys_of(change.target.name)
     before, after = (
-        msgspec.structs.replace(version, data=view({name: version.data})[name]) if version else version
+        msgspec.structs.replace(
+            version, data=functools.reduce(lambda data, name: view_of(name, data), names, version.data)
+        )
         for version in (change.before, change.after)
     )
     return msgspec.structs.replace(change, before=before, after=after)
