@@ -144,6 +144,16 @@ def test_a_change_of_nothing_but_the_stamp_is_not_listed() -> None:
     assert undo_list([line]) == [ToUndo(7, "a2", "files", "g", "", "f:2")]
 
 
+def test_files_of_one_name_in_two_places_are_two() -> None:
+    here, there = Target("files", "f"), Target("files", "f", "/elsewhere")
+    made = tuple(Change(target, ABSENT, Version("f:1")) for target in (here, there))
+    lines = [as_line(record(e.ActionEnded("a2", e.Outcome.DONE, made), seq=3))]
+    assert [one.root for one in undo_list(lines)] == ["/elsewhere", ""]
+    item = e.Item(here, e.Did.REMOVED, verified=True, settles=("a2",))
+    lines.append(as_line(record(e.RollbackEnded("a4", (item,)), seq=5, stream=ids.WORKSPACE)))
+    assert [one.root for one in undo_list(lines)] == ["/elsewhere"]
+
+
 writes = st.dictionaries(st.sampled_from("fgh"), st.sampled_from(["", "1", "2"]), min_size=1)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core import ids
-from takeback.core.change import ABSENT, Change
+from takeback.core.change import ABSENT, Change, Target
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.memory import keys_of
 from takeback.core.record import Record
@@ -23,8 +23,8 @@ PREFIX = "io.takeback."
 
 ROLLBACK = "rollback-ended"
 
-Place = tuple[str, str, str]
-"""An action, a resource and a target of it."""
+Place = tuple[str, Target]
+"""An action, and a target that it changed."""
 
 
 class ToUndo(msgspec.Struct, frozen=True):
@@ -37,6 +37,8 @@ class ToUndo(msgspec.Struct, frozen=True):
     before: str
     """The version to put back, as the log names it; empty where the target was not there."""
     after: str
+    root: str = ""
+    """Where the target lies, if not in the workspace; of what is remembered, whose it is."""
 
 
 def type_of(event: e.Event) -> str:
@@ -84,7 +86,7 @@ def undo_list(lines: Iterable[Mapping[str, Any]], run: str = "") -> list[ToUndo]
         if line["type"] == ROLLBACK:
             settled |= _settled(line, settled)
         elif run in ("", line["stream"]) and line["stream"] != ids.WORKSPACE:
-            found += [one for one in _made(line) if (one.action, one.resource, one.target) not in settled]
+            found += [one for one in _made(line) if _place(one) not in settled]
     return found
 
 
@@ -92,19 +94,27 @@ def _settled(line: Mapping[str, Any], later: set[Place]) -> set[Place]:
     """What a rollback dealt with, as far as it was not taken back itself: that is what a redo does."""
     rollback, found = line["event"]["rollback"], set()
     for item in line["event"].get("items", ()):
-        resource, name = item["target"]["resource"], item["target"]["name"]
-        if (rollback, resource, name) not in later:
-            found |= {(action, resource, name) for action in item.get("settles", ())}
+        target = Target(**item["target"])
+        if (rollback, target) not in later:
+            found |= {(action, target) for action in item.get("settles", ())}
     return found
 
 
 def _made(line: Mapping[str, Any]) -> Iterator[ToUndo]:
     event = line["event"]
     for change in reversed(event.get("changes", ())):
-        target, before, after = change["target"], _version(change["before"]), _version(change["after"])
+        target, before, after = (
+            Target(**change["target"]),
+            _version(change["before"]),
+            _version(change["after"]),
+        )
         if before != after:
             action = event.get("action") or line["id"] or ""
-            yield ToUndo(line["seq"], action, target["resource"], target["name"], before, after)
+            yield ToUndo(line["seq"], action, target.resource, target.name, before, after, target.root)
+
+
+def _place(one: ToUndo) -> Place:
+    return one.action, Target(one.resource, one.target, one.root)
 
 
 def _version(version: Mapping[str, Any]) -> str:
