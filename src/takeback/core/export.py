@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -10,11 +11,11 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core import ids
-from takeback.core.change import ABSENT, Change
+from takeback.core.change import ABSENT, Change, Target
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.memory import keys_of
 from takeback.core.record import Record
-from takeback.core.values import view
+from takeback.core.values import view, view_of
 
 PREFIX = "io.takeback."
 """Before the name of an event, where events of many programs come together."""
@@ -22,8 +23,8 @@ PREFIX = "io.takeback."
 
 ROLLBACK = "rollback-ended"
 
-Place = tuple[str, str, str]
-"""An action, a resource and a target of it."""
+Place = tuple[str, Target]
+"""An action, and a target that it changed."""
 
 
 class ToUndo(msgspec.Struct, frozen=True):
@@ -36,6 +37,8 @@ class ToUndo(msgspec.Struct, frozen=True):
     before: str
     """The version to put back, as the log names it; empty where the target was not there."""
     after: str
+    root: str = ""
+    """Where the target lies, if not in the workspace; of what is remembered, whose it is."""
 
 
 def type_of(event: e.Event) -> str:
@@ -83,7 +86,7 @@ def undo_list(lines: Iterable[Mapping[str, Any]], run: str = "") -> list[ToUndo]
         if line["type"] == ROLLBACK:
             settled |= _settled(line, settled)
         elif run in ("", line["stream"]) and line["stream"] != ids.WORKSPACE:
-            found += [one for one in _made(line) if (one.action, one.resource, one.target) not in settled]
+            found += [one for one in _made(line) if _place(one) not in settled]
     return found
 
 
@@ -91,19 +94,27 @@ def _settled(line: Mapping[str, Any], later: set[Place]) -> set[Place]:
     """What a rollback dealt with, as far as it was not taken back itself: that is what a redo does."""
     rollback, found = line["event"]["rollback"], set()
     for item in line["event"].get("items", ()):
-        resource, name = item["target"]["resource"], item["target"]["name"]
-        if (rollback, resource, name) not in later:
-            found |= {(action, resource, name) for action in item.get("settles", ())}
+        target = Target(**item["target"])
+        if (rollback, target) not in later:
+            found |= {(action, target) for action in item.get("settles", ())}
     return found
 
 
 def _made(line: Mapping[str, Any]) -> Iterator[ToUndo]:
     event = line["event"]
     for change in reversed(event.get("changes", ())):
-        target, before, after = change["target"], _version(change["before"]), _version(change["after"])
+        target, before, after = (
+            Target(**change["target"]),
+            _version(change["before"]),
+            _version(change["after"]),
+        )
         if before != after:
             action = event.get("action") or line["id"] or ""
-            yield ToUndo(line["seq"], action, target["resource"], target["name"], before, after)
+            yield ToUndo(line["seq"], action, target.resource, target.name, before, after, target.root)
+
+
+def _place(one: ToUndo) -> Place:
+    return one.action, Target(one.resource, one.target, one.root)
 
 
 def _version(version: Mapping[str, Any]) -> str:
@@ -112,18 +123,21 @@ def _version(version: Mapping[str, Any]) -> str:
 
 def _shown(event: e.Event) -> Any:
     """All that an event says, as it may be seen."""
-    if changes := getattr(event, "changes", ()):
-        event = msgspec.structs.replace(event, changes=tuple(map(_without_secrets, changes)))
+    for field in ("changes", "swaps"):
+        if changes := getattr(event, field, ()):
+            event = msgspec.structs.replace(event, **{field: tuple(map(_without_secrets, changes))})
     return view(msgspec.to_builtins(event))
 
 
 def _without_secrets(change: Change) -> Change:
-    """A value that is remembered under a name like `api_token` is none for others."""
+    """A value that is remembered under a name like `api_token`, or below one, is none for others."""
     if change.target.resource != MEMORY:
         return change
-    name = (keys_of(change.target.name) or [""])[-1]
+    names = keys_of(change.target.name)
     before, after = (
-        msgspec.structs.replace(version, data=view({name: version.data})[name]) if version else version
+        msgspec.structs.replace(
+            version, data=functools.reduce(lambda data, name: view_of(name, data), names, version.data)
+        )
         for version in (change.before, change.after)
     )
     return msgspec.structs.replace(change, before=before, after=after)

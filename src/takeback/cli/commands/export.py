@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from takeback.cli.session import Session, TakebackCommand
+from takeback.core.change import Target
 from takeback.core.export import as_cloudevent, as_line, type_of, undo_list
 from takeback.core.record import Record
 from takeback.errors import UsageError
@@ -68,7 +69,8 @@ def _print_undo_list(session: Session, workspace: Workspace, run: str) -> None:
         return session.data({"run": run, "undo": msgspec.to_builtins(found)})
     for one in found:
         back = f"back to {one.before}" if one.before else "remove it"
-        session.line(f"{one.action}  {one.resource} {one.target}: {back}")
+        target = Target(one.resource, one.target, one.root)
+        session.line(f"{one.action}  {one.resource} {target.said}: {back}")
     if not found:
         session.line(f"Nothing of {run} is left to undo.")
     return None

@@ -1,0 +1,129 @@
+"""What became of an intent, folded from what the journal says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from takeback.core import events as e
+from takeback.core.change import ABSENT, Target
+from takeback.core.intents import (
+    IntentAttempted,
+    IntentCancelled,
+    IntentDeferred,
+    IntentDelivered,
+    IntentDied,
+    IntentDropped,
+    IntentEvent,
+    IntentRevived,
+    Intents,
+    IntentsReleased,
+    Queued,
+    State,
+    change_of,
+)
+from tests.core.story import Story
+
+RELEASED = IntentsReleased(("i1",))
+FAILED = IntentAttempted("i1", 1, "no answer", again_us=9, unsure=True)
+DELIVERED = IntentDelivered("i1", 2)
+DIED = IntentDied("i1", 2, "refused")
+CANCELLED = IntentCancelled("i1")
+REVIVED = IntentRevived("i1", "ann")
+DROPPED = IntentDropped("i1", "ann")
+
+
+def deferred(key: str = "k", *, step: str = "", action: str = "a1") -> IntentDeferred:
+    return IntentDeferred("email", "email", key, action, delivery_key=f"d-{key}", step=step)
+
+
+def folded(*events: IntentEvent) -> Intents:
+    intents = Intents()
+    for event in (deferred(), *events):
+        assert intents.apply("i1", "r1", 5, event) == ""
+    return intents
+
+
+@pytest.mark.parametrize(
+    "events, state",
+    [
+        ([], State.HELD),
+        ([RELEASED], State.DUE),
+        ([RELEASED, FAILED], State.DUE),
+        ([RELEASED, FAILED, DELIVERED], State.DELIVERED),
+        ([RELEASED, FAILED, DIED], State.DEAD),
+        ([RELEASED, DIED, REVIVED], State.DUE),
+        ([RELEASED, DIED, DROPPED], State.DROPPED),
+        ([RELEASED, DIED, CANCELLED], State.CANCELLED),
+        ([CANCELLED], State.CANCELLED),
+    ],
+)
+def test_where_an_intent_stands(events: list[IntentEvent], state: State) -> None:
+    intents = folded(*events)
+    assert intents.every["i1"].state is state
+    assert intents.every["i1"].deferred_us == 5
+    assert [one.id for one in intents.held("r1")] == (["i1"] if state is State.HELD else [])
+
+
+@pytest.mark.parametrize("last", [DELIVERED, CANCELLED, DROPPED])
+@pytest.mark.parametrize("event", [RELEASED, FAILED, DELIVERED, DIED, CANCELLED, REVIVED, DROPPED])
+def test_nothing_follows_an_end(last: IntentEvent, event: IntentEvent) -> None:
+    intents = folded(RELEASED, last)
+    state = intents.every["i1"].state
+    wrong = intents.apply("", "r1", 6, event)
+    assert "i1" in wrong and type(event).__name__ in wrong
+    assert intents.every["i1"].state is state
+
+
+def test_an_unknown_intent_is_named() -> None:
+    intents = folded()
+    assert "i7" in intents.apply("", "r1", 6, IntentsReleased(("i1", "i7")))
+    assert "i7" in intents.apply("", "w", 6, IntentRevived("i7"))
+
+
+def test_a_key_is_of_one_run_and_free_again_after_a_cancel() -> None:
+    intents = folded(CANCELLED)
+    assert intents.apply("i8", "r1", 8, deferred()) == ""
+    assert [one.id for one in intents.of_key("r1", "k")] == ["i1", "i8"]
+    assert intents.of_key("r2", "k") == intents.of_key("r1", "other") == []
+
+
+def test_what_is_held_by_a_run_and_by_its_steps() -> None:
+    intents = folded()
+    intents.apply("i2", "r1", 6, deferred("in step", step="s3"))
+    intents.apply("i3", "r2", 7, deferred())
+    assert [one.id for one in intents.held("r1")] == ["i1", "i2"]
+    assert [one.id for one in intents.held("r1", "s3")] == ["i2"]
+    assert [one.id for one in intents.held("r1", "")] == ["i1"]
+    assert intents.held("r9") == []
+
+
+def test_it_is_being_delivered_only_while_its_worker_lives() -> None:
+    def queued(state: State, *, begun: bool = True, live: bool = True) -> Queued:
+        return Queued("i1", "r1", deferred(), 5, state, begun=begun, live=live)
+
+    assert queued(State.CLAIMED).busy
+    assert not queued(State.CLAIMED, begun=False).busy
+    assert not queued(State.CLAIMED, live=False).busy
+    assert not queued(State.DUE).busy
+
+
+def test_an_intent_is_a_change_from_nothing() -> None:
+    change = change_of("i1", deferred())
+    assert change.target == Target("outbox", "i1")
+    assert change.before == ABSENT and change.after
+    assert change.after == change_of("i2", deferred()).after
+    assert change.after != change_of("i1", deferred("other")).after
+
+
+def test_history_counts_it_among_the_changes_of_its_action() -> None:
+    story = Story()
+    run = story.run()
+    began = story.tell(e.ActionBegan("mail", e.Effect.DEFERRED), run)
+    intent = story.tell(deferred(action=began.id), run).id
+    story.tell(IntentsReleased((intent,)), run)
+    assert story.history.breaches == []
+    (entry,) = story.history.timeline(Target("outbox", intent))
+    assert (entry.action, entry.change.before) == (began.id, ABSENT)
+    story.tell(IntentDropped("i99"))
+    (breach,) = story.history.breaches
+    assert "i99" in str(breach)
