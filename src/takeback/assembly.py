@@ -203,8 +203,9 @@ class Assembly:
     @cached_property
     def observed(self) -> list[Observed]:
         """What is looked at before and after each action, in the order in which it is taken back."""
-        # Files last: what the others write into folders does not stay as a folder's time.
-        return [self._sqlite, self.git, self.files, self._outside]
+        # Files last: what the others write into folders does not stay as a folder's time. Outside first: git tells of
+        # a worktree there that stays.
+        return [self._outside, self._sqlite, self.git, self.files]
 
     @cached_property
     def lock(self) -> WorkspaceLock:

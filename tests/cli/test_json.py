@@ -86,9 +86,10 @@ def test_every_command_is_here() -> None:
     # `run` writes its object to stderr: its stdout is the command's own. See test_run.py. Other groups have tests of
     # their own: tests/workflows/test_commands.py, test_plan.py. An answer needs a question: see test_questions.py.
     # And `guard` a server: see test_guard.py. `outbox` and `dead`: tests/outbox/test_commands.py. Agents and their
-    # daemon: tests/agents/test_install.py, test_doctor.py, tests/daemon/test_control.py.
+    # daemon: tests/agents/test_install.py, test_doctor.py, tests/daemon/test_control.py. And
+    # tests/leases, tests/export.
     elsewhere = {"run", "plan", "workflow", "monitor", "approve", "deny", "guard", "outbox", "dead"}
-    elsewhere |= {"install", "uninstall", "doctor", "daemon"}
+    elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export"}
     assert WORDS.keys() == KEYS.keys()
     assert {name.split()[0] for name in WORDS} == COMMANDS.keys() - elsewhere
 

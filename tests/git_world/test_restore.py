@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .picture import differences
 from .repo import project
 from .scene import Scene
@@ -46,9 +48,12 @@ def test_a_restore_says_that_the_repository_is_not_as_it_was(tmp_path: Path) -> 
     )
 
 
-def test_a_worktree_outside_is_said_to_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [False, True])
+def test_a_worktree_outside_goes_if_it_was_named_and_else_is_said_to_stay(
+    named: bool, tmp_path: Path
+) -> None:
     scene = Scene.of(project(tmp_path / "work"), tmp_path / "state")
-    scene.agent("git worktree add -q ../beside")
+    scene.agent("git worktree add -q ../beside" if named else "x=../beside; git worktree add -q $x")
     said = scene.world.do("undo").stdout
-    assert "beside is outside, and stays" in said
-    assert (tmp_path / "beside").exists()
+    assert ("beside is outside, and stays" in said) is not named
+    assert (tmp_path / "beside").exists() is not named
