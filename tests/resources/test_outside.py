@@ -145,6 +145,17 @@ def view(places: str = "", paths: str = "") -> View:
     return View(frozenset(places.encode().split()), frozenset(paths.encode().split()))
 
 
+def test_a_folder_that_goes_in_this_moment_is_no_fault(ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(path: bytes) -> os.stat_result:
+        if path == os.fsencode(ground / "other"):
+            raise FileNotFoundError(2, "No such file or directory")
+        return os.lstat(path)
+
+    monkeypatch.setattr("takeback.resources.files.survey._stat", gone)
+    found = survey(ground, "other/a")
+    assert found.places == () and "other cannot be looked at" in found.missed[0]
+
+
 def test_a_view_is_seen_from_the_folders_around() -> None:
     assert view("/a/b /a/c/d /a/b/x").scopes() == [scope("/a", "b"), scope("/a/c", "d")]
     assert view("/a").scopes() == [scope("/", "a")]

@@ -136,7 +136,7 @@ class _Left:
         files, size, closed = self._files, self._bytes, []
         if len(places) > NAMES_MAX:
             raise Refused(f"more than {NAMES_MAX:,} names are meant")
-        devices = {place: _stat(os.path.dirname(place)).st_dev for place in places}
+        devices = {place: _seen(os.path.dirname(place)).st_dev for place in places}
         for top, (path, found) in ((place, one) for place in places for one in _everything(place)):
             files += 1
             size += found.st_size if stat.S_ISREG(found.st_mode) else 0
@@ -175,6 +175,13 @@ def _everything(place: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
                 # It is closed to us, and so to the command: what is in it stays.
                 continue
             raise Refused(f"{text_of(path)} cannot be looked into ({error.strerror})") from error
+
+
+def _seen(path: bytes) -> os.stat_result:
+    try:
+        return _stat(path)
+    except OSError as error:
+        raise Refused(f"{text_of(path)} cannot be looked at ({error.strerror})") from error
 
 
 def _at_home(path: bytes) -> bytes:
