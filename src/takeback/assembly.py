@@ -10,6 +10,7 @@ from pathlib import Path
 from takeback import config
 from takeback.core import events as e
 from takeback.core.change import Target
+from takeback.core.codec import path_of
 from takeback.core.history import History
 from takeback.core.intents import Outcome, Queued
 from takeback.core.subjects import Action
@@ -57,6 +58,7 @@ from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
+from takeback.storage.registry import state_name
 
 AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
 CONFIG = Target("files", config.FILE)
@@ -220,10 +222,15 @@ class Assembly:
             self.lock,
             life,
             self.state.name,
+            origin=self._origin,
             told=self._told,
             attributed=[Postgres(self.postgres, self._token)],
             named=self._outside,
         )
+
+    def _origin(self) -> str:
+        began = self.ledger.history.began
+        return state_name(os.fsdecode(path_of(began.root))) if began else self.state.name
 
     @cached_property
     def postgres(self) -> Places:
@@ -374,6 +381,7 @@ class Assembly:
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""
+        self.ledger.refuse_elsewhere()
         with self.lock.held():
             history = self.history
             if not history.open_runs() and not history.open_actions():

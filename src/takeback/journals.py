@@ -8,7 +8,7 @@ from pathlib import Path
 from takeback import addresses, config
 from takeback.errors import UsageError
 from takeback.ports import Journal
-from takeback.storage import stores
+from takeback.storage import places, stores
 from takeback.storage.anchor import Anchor
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.sqlite import SqliteJournal
@@ -87,7 +87,14 @@ def _unchanged(state: Path, kept: Kept | None, store: str, workspace: str) -> Ke
 def _shared(state: Path, kept: Kept) -> Journal:
     from takeback.storage.postgres.journal import PostgresJournal  # its driver is an extra
 
-    return PostgresJournal(config.expanded(kept.store), kept.workspace, state / ANCHOR)
+    return PostgresJournal(
+        config.expanded(kept.store),
+        kept.workspace,
+        state / ANCHOR,
+        place=places.place_of(state),
+        seat_s=config.seat_s(),
+        may_sit=places.arriving(state) is None,
+    )
 
 
 def _literal(address: str) -> str:

@@ -7,7 +7,7 @@ human's), to one action, or to several, which then share them. Of a lineage only
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import msgspec
 
 from takeback import faults
 from takeback.core import events as e
+from takeback.core import ids
 from takeback.core.change import Change, Target
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
@@ -45,12 +46,14 @@ class Tracker:
         life: SignsOfLife,
         name: str,
         *,
+        origin: Callable[[], str] | None = None,
         told: Sequence[Resource] = (),
         attributed: Sequence[Attributed] = (),
         named: Named | None = None,
     ) -> None:
         """`told` are resources whose changes are recorded by whoever makes them, and not found by looking.
 
+        `origin` is what the workspace was called where it was begun, `name` what it is called here.
         `named` is the one of those observed that is looked at only where an action names something of it.
         """
         self.ledger = ledger
@@ -62,6 +65,7 @@ class Tracker:
         self.lock = lock
         self.life = life
         self.name = name
+        self._origin = origin
 
     # Marks
 
@@ -306,6 +310,8 @@ class Tracker:
 
     def is_guarded(self, action: Action) -> bool:
         """Whether the process that records the action still lives."""
+        if self.is_left_behind(action.id):
+            return False
         began = action.began
         while isinstance(began, e.ActionBegan) and began.process is None and began.parent:
             # A call is guarded by whoever guards the step or the run around it.
@@ -322,11 +328,19 @@ class Tracker:
 
         Where no process was named, the end of none says anything, so nothing of it is settled without a word.
         """
+        if self.is_left_behind(run.id):
+            return False
         return run.began.process is None or processes.is_alive(run.began.process, self.life.last_ns(run.id))
 
     def lives_on(self, action: Action) -> bool:
         """Whether what an action started may still be at work. In a session it is, until somebody says otherwise."""
+        if self.is_left_behind(action.id):
+            return False
         return self._is_told_of(action) or bool(self.living(action.id))
+
+    def is_left_behind(self, id: str) -> bool:
+        """Whether it was begun where the workspace does not sit any more: nothing of it can be recorded there."""
+        return ids.seq_of(id) < self.ledger.history.moves.moved
 
     def _is_told_of(self, action: Action) -> bool:
         """Whether it works on in a session that goes on, whose agent tells when it has ended."""
@@ -342,6 +356,11 @@ class Tracker:
         """Whether a target goes with another one, so that nobody wants to hear of it."""
         pattern = self.resources[target.resource].traits.minor
         return bool(pattern and re.search(pattern, target.name))
+
+    @property
+    def origin(self) -> str:
+        """What keys for other systems are made of: the same wherever the workspace sits."""
+        return self._origin() if self._origin else self.name
 
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""

@@ -49,6 +49,8 @@ class SqliteJournal:
     Its folder must be there; `private.private_folder` makes it as it should be.
     """
 
+    seats = None
+
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
         self.path = path
         self._name = str(path)

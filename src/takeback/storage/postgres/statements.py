@@ -38,6 +38,7 @@ _ONE = _ROW + b"AND seq = %s"
 _FIND = b"SELECT id FROM takeback_store.workspaces WHERE name = %s"
 _MAKE = b"INSERT INTO takeback_store.workspaces (name) VALUES (%s) ON CONFLICT DO NOTHING"
 _HEAD = b"SELECT count, digest FROM takeback_store.workspaces WHERE id = %s"
+_LOCK = b"SELECT count, digest, seat FROM takeback_store.workspaces WHERE id = %s FOR UPDATE"
 _LAST = b"SELECT max(seq) FROM takeback_store.events WHERE workspace = %s"
 _OF_STREAM = b"FROM takeback_store.events WHERE workspace = %s AND stream = %s "
 _STREAM_HEAD = b"SELECT n, digest " + _OF_STREAM + b"ORDER BY n DESC LIMIT 1"
@@ -54,12 +55,14 @@ _WAIT = (
     b" WHERE id = %s"
 )
 
-# The end of the journal moves only from where the writer saw it, and the events come with it or not at all. A
-# notification holds up all commits of a server until it is out, so there is one only where somebody waits for it.
+# The end of the journal moves only from where the writer saw it, and the events come with it or not at all; and only
+# for whoever sits there, whose seat is so renewed. Seat 0 is for what may be written from anywhere. A notification
+# holds up all commits of a server until it is out, so there is one only where somebody waits for it.
 _WRITE = (
     b"WITH moved AS ("
-    b" UPDATE takeback_store.workspaces SET count = %%(count)s, digest = %%(digest)s"
-    b" WHERE id = %%(workspace)s AND count = %%(seen)s AND digest = %%(after)s"
+    b" UPDATE takeback_store.workspaces SET count = %%(count)s, digest = %%(digest)s, seat_until = CASE"
+    b" WHEN seat = %%(seat)s THEN clock_timestamp() + seat_us * interval '1 microsecond' ELSE seat_until END"
+    b" WHERE id = %%(workspace)s AND count = %%(seen)s AND digest = %%(after)s AND %%(seat)s::bigint IN (0, seat)"
     b" RETURNING id, waited > clock_timestamp() AS waited%(setting)s"
     b"), written AS ("
     b" INSERT INTO takeback_store.events (workspace, seq, stream, n, key, part, digest, body)"
@@ -98,25 +101,32 @@ def workspace(db: Db, name: str) -> int:
 
 
 def write(
-    db: Db, workspace: int, seen: Head, rows: Sequence[Stored], parts: Sequence[int], *, durable: bool
+    db: Db,
+    workspace: int,
+    seen: Head,
+    rows: Sequence[Stored],
+    parts: Sequence[int],
+    *,
+    durable: bool,
+    seat: int = 0,
 ) -> bool:
     """Write rows behind an end that was seen; False, and nothing is written, where it is elsewhere by now."""
     names = ("seqs", "streams", "ns", "keys", "digests", "bodies", "parts")
     is_one = len(rows) == 1
     columns = (*rows[0], parts[0]) if is_one else (*map(list, zip(*rows, strict=True)), list(parts))
     values: dict[str, Any] = dict(zip(names, columns, strict=True))
-    values["workspace"] = workspace
+    values["workspace"], values["seat"] = workspace, seat
     values["count"], values["digest"] = rows[-1][0], rows[-1][4]
     values["seen"], values["after"] = seen.count, seen.digest
     row = db.execute(_WRITES[is_one, durable], values, prepare=True).fetchone()
     return row is not None and row[0] == len(rows)
 
 
-def lock(db: Db, workspace: int) -> Head:
-    """Begin a transaction in which nobody else moves the end of this journal; gives that end."""
+def lock(db: Db, workspace: int) -> tuple[Head, int]:
+    """Begin a transaction in which nobody else moves the end of this journal; gives that end, and who sits there."""
     db.execute(b"BEGIN")
-    row = db.execute(_HEAD + b" FOR UPDATE", (workspace,)).fetchone()
-    return Head(*row) if row else NOTHING
+    row = db.execute(_LOCK, (workspace,)).fetchone()
+    return (Head(*row[:2]), row[2]) if row else (NOTHING, 0)
 
 
 def commit(db: Db) -> None:
