@@ -16,6 +16,7 @@ from takeback.core.events import Did, Event, Mark
 from takeback.core.record import Record
 from takeback.core.rollback import Do, OnConflict
 from takeback.ports_leases import LeaseStore
+from takeback.ports_moving import Moving
 from takeback.ports_outbox import Outbox
 
 T = TypeVar("T")
@@ -67,6 +68,10 @@ class Journal(Protocol):
     @property
     def leases(self) -> LeaseStore:
         """Who may work on what."""
+
+    @property
+    def moving(self) -> Moving:
+        """Its way to another place, or in from one."""
 
     def append(
         self,

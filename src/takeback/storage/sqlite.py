@@ -23,14 +23,16 @@ from takeback.core.record import Record
 from takeback.errors import CorruptionError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
+from takeback.ports_moving import Stored
 from takeback.storage import forks, sqlite_leases, sqlite_outbox_rows, sqlite_rows
 from takeback.storage.anchor import Anchor, Line
 from takeback.storage.audit import StoredOrTorn, audit
 from takeback.storage.clock import SystemClock
 from takeback.storage.private import unusable
-from takeback.storage.rows import Batch, Stored, cut, missing, record_of, refuse_lost, unreadable
+from takeback.storage.rows import Batch, cut, missing, record_of, refuse_lost, unreadable
 from takeback.storage.sqlite_errors import explain
 from takeback.storage.sqlite_file import Wal, connect
+from takeback.storage.sqlite_moving import SqliteMoving
 from takeback.storage.sqlite_outbox import SqliteOutbox
 
 BUSY_S = 10.0
@@ -118,6 +120,10 @@ class SqliteJournal:
     @cached_property
     def leases(self) -> sqlite_leases.SqliteLeases:
         return sqlite_leases.SqliteLeases(self, self._clock.now_us)
+
+    @cached_property
+    def moving(self) -> SqliteMoving:
+        return SqliteMoving(self)
 
     def _written(self, records: Sequence[Record], *, durable: bool) -> None:
         if durable:

@@ -25,6 +25,7 @@ from takeback.core.record import Record
 from takeback.errors import BackendError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
+from takeback.ports_moving import Stored
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
 from takeback.storage.postgres import leases, loose, outbox_rows, statements
@@ -33,10 +34,11 @@ from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain
 from takeback.storage.postgres.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
 from takeback.storage.postgres.line import Line
 from takeback.storage.postgres.link import BUSY_S, Address
+from takeback.storage.postgres.moving import PostgresMoving
 from takeback.storage.postgres.notify import Bell
 from takeback.storage.postgres.outbox import PostgresOutbox
 from takeback.storage.postgres.session import Session
-from takeback.storage.rows import Batch, Stored, missing, record_of
+from takeback.storage.rows import Batch, missing, record_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -86,6 +88,7 @@ class PostgresJournal:
         self._session = Session(self.address, workspace, patience_s, self._renewed, self._forked)
         self.outbox = PostgresOutbox(self._session, self.decide)
         self.leases = leases.PostgresLeases(self._session, self.decide, self._clock.now_us)
+        self.moving = PostgresMoving(self._session, self.leases.listed, self.anchor)
         self._session.open()
 
     # Appending
