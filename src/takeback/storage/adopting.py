@@ -14,7 +14,7 @@ from takeback.storage.anchor import Anchor
 from takeback.storage.private import unusable
 from takeback.storage.rows import record_of
 
-ADOPTING = crash_point("journal-adopting")
+ADOPTING = crash_point("store-adopting")
 
 STARTS_ANEW = "start again what has had it open since before; `takeback store show` tells where it is now"
 
