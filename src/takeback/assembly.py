@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property, partial
 from pathlib import Path
 
-from takeback import config
+from takeback import buckets, config
 from takeback.core import events as e
 from takeback.core.change import Target
-from takeback.core.codec import path_of
 from takeback.core.history import History
 from takeback.core.intents import Outcome, Queued
 from takeback.core.subjects import Action
@@ -58,7 +57,6 @@ from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
-from takeback.storage.registry import state_name
 
 AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
 CONFIG = Target("files", config.FILE)
@@ -79,7 +77,7 @@ class Assembly:
         self.root = root
         self.state = state
         self.journal = journal
-        self.ledger = Ledger(journal)
+        self.ledger = Ledger(journal, self._share)
         self.notices: list[str] = []
         """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
         self._watching = watching
@@ -141,7 +139,17 @@ class Assembly:
 
     @cached_property
     def store(self) -> PackStore:
-        return PackStore(self.state / "packs")
+        """All content: on this machine, and in a bucket besides where one is configured."""
+        return buckets.store_of(self.state, self.journal.leases, self.lock, self._progress)
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        kept = stores.read(self.state)
+        return bool(kept and kept.blobs)
+
+    def _share(self) -> Collection[int]:
+        """What the ledger asks before it names content: that it is where others find it, too."""
+        return self.store.share() if self._is_shared else ()
 
     @cached_property
     def _generation(self) -> Generation:
@@ -222,15 +230,10 @@ class Assembly:
             self.lock,
             life,
             self.state.name,
-            origin=self._origin,
             told=self._told,
             attributed=[Postgres(self.postgres, self._token)],
             named=self._outside,
         )
-
-    def _origin(self) -> str:
-        began = self.ledger.history.began
-        return state_name(os.fsdecode(path_of(began.root))) if began else self.state.name
 
     @cached_property
     def postgres(self) -> Places:

@@ -48,6 +48,10 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     """The address of a database that machines share; $NAME stands for a variable. Nothing means this machine."""
     workspace: str = ""
     """What the workspace is called there: folders with one name there have one history."""
+    blobs: str = ""
+    """The address of a bucket in which all content is kept besides; $NAME stands for a variable."""
+    blobs_key: str = ""
+    """What seals it there: $NAME, the variable that has the key, or the path of a file."""
     quota_bytes: Count = 20 * 2**30
     keep_days: Count = 30
     keep_checkpoints: Count = 10_000

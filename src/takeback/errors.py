@@ -141,6 +141,12 @@ class JournalMoved(ConflictError):
     code = "journal-moved"
 
 
+class StoreMoved(ConflictError):
+    """The history is kept elsewhere by now, or is on its way; nothing was recorded here."""
+
+    code = "moved"
+
+
 class BackendError(TakebackError):
     """Something outside failed: the disk, the database, a service."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from takeback.core.record import Record
 from takeback.core.redact import redact
 from takeback.core.seats import Seat
 from takeback.engine.lease_keeper import Keeper
-from takeback.errors import LeaseLost
+from takeback.errors import BackendError, LeaseLost
 from takeback.ports import Journal
 
 WORDS = ("why", "note", "message")
@@ -25,12 +25,19 @@ WORDS = ("why", "note", "message")
 GOING_ON = (ActionBegan, StepBegan, IntentDeferred, IntentsReleased)
 """What a run may not do that has lost a lock. What it did before is recorded in any case."""
 
+NAMING = ("marks", "changes", "swaps", "full")
+"""What names content, in any event that has it."""
+
+SHARES_MAX = 5
+
 
 class Ledger:
     """Appends events and keeps the fold of all of them at hand."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, share: Callable[[], Collection[int]] = tuple) -> None:
+        """`share` brings all content to where others find it, and gives the leases under which it may be named."""
         self.journal = journal
+        self._share = share
         self.history = History()
         self._fences: dict[str, dict[int, str]] = {}
         self._lock = threading.RLock()  # the steps of a run may be in several threads
@@ -52,12 +59,7 @@ class Ledger:
         """Write events; from here they have happened."""
         events = [_without_secrets(event) for event in events]
         with self._lock:
-            fences = self._fences_for(stream, events)
-            try:
-                records = self.journal.append(events, stream=stream, durable=durable, fences=fences)
-            except LeaseLost:
-                self.refuse_lost(fences)
-                raise
+            records = self._append(events, stream, durable=durable)
             if records[0].seq != self.history.seq + 1:
                 self.refresh()
             else:
@@ -65,6 +67,23 @@ class Ledger:
                     self.history.apply(record)
             self._keep_seat()
             return records
+
+    def _append(self, events: Sequence[Event], stream: str, *, durable: bool) -> tuple[Record, ...]:
+        """The rule of a shared journal is kept here: it never names content that only one machine has."""
+        fences, naming = self._fences_for(stream, events), any(map(_names_content, events))
+        for _ in range(SHARES_MAX if naming else 1):
+            shared = self._share() if naming else ()
+            try:
+                return self.journal.append(events, stream=stream, durable=durable, fences=[*fences, *shared])
+            except LeaseLost:
+                self.refuse_lost(fences)
+                if not shared:
+                    raise
+        raise BackendError(
+            "another machine cleans up again and again, so content could not be named; nothing was recorded",
+            hint="try again; all content is safe on this machine",
+            retryable=True,
+        )
 
     # The seat, where the journal is shared
 
@@ -114,6 +133,10 @@ class Ledger:
             return {}
         goes_on = any(isinstance(event, GOING_ON) or _is_commit(event) for event in events)
         return dict(fences) if goes_on else {}
+
+
+def _names_content(event: Event) -> bool:
+    return any(getattr(event, word, None) for word in NAMING)
 
 
 def _is_commit(event: Event) -> bool:

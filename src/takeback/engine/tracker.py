@@ -6,8 +6,9 @@ human's), to one action, or to several, which then share them. Of a lineage only
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from takeback import faults
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import Change, Target
+from takeback.core.codec import path_of
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
 from takeback.engine import processes
@@ -24,6 +26,7 @@ from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
 from takeback.errors import UsageError
 from takeback.ports import Attributed, Named, Observed, Resource, Survey
+from takeback.storage.registry import state_name
 
 BEGAN = faults.crash_point("action-began")
 ENDING = faults.crash_point("action-ending")
@@ -46,14 +49,12 @@ class Tracker:
         life: SignsOfLife,
         name: str,
         *,
-        origin: Callable[[], str] | None = None,
         told: Sequence[Resource] = (),
         attributed: Sequence[Attributed] = (),
         named: Named | None = None,
     ) -> None:
         """`told` are resources whose changes are recorded by whoever makes them, and not found by looking.
 
-        `origin` is what the workspace was called where it was begun, `name` what it is called here.
         `named` is the one of those observed that is looked at only where an action names something of it.
         """
         self.ledger = ledger
@@ -65,7 +66,6 @@ class Tracker:
         self.lock = lock
         self.life = life
         self.name = name
-        self._origin = origin
 
     # Marks
 
@@ -359,8 +359,9 @@ class Tracker:
 
     @property
     def origin(self) -> str:
-        """What keys for other systems are made of: the same wherever the workspace sits."""
-        return self._origin() if self._origin else self.name
+        """What it is called where it was begun. Keys for other systems are made of it, wherever it sits now."""
+        began = self.ledger.history.began
+        return state_name(os.fsdecode(path_of(began.root))) if began else self.name
 
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""

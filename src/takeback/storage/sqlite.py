@@ -1,9 +1,8 @@
 """The journal in one SQLite file, with its anchor beside it.
 
 One row holds one record. A batch is one transaction: SQLite's write lock gives the order; a sync of its WAL, after
-the lock, gives durability; and the anchor gets its lines afterwards. Reading holds no lock
-and no long transaction: a journal only grows, so what stood at the time of the call is all up to
-the last record then.
+the lock, gives durability; and the anchor gets its lines afterwards. Reading holds no lock and no long transaction: a
+journal only grows, so what stood at the time of the call is all up to the last record then.
 """
 
 from __future__ import annotations
@@ -23,14 +22,16 @@ from takeback.core.record import Record
 from takeback.errors import CorruptionError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
+from takeback.ports_moving import Stored
 from takeback.storage import forks, sqlite_leases, sqlite_outbox_rows, sqlite_rows
 from takeback.storage.anchor import Anchor, Line
 from takeback.storage.audit import StoredOrTorn, audit
 from takeback.storage.clock import SystemClock
 from takeback.storage.private import unusable
-from takeback.storage.rows import Batch, Stored, cut, missing, record_of, refuse_lost, unreadable
+from takeback.storage.rows import Batch, cut, missing, record_of, refuse_lost, unreadable
 from takeback.storage.sqlite_errors import explain
 from takeback.storage.sqlite_file import Wal, connect
+from takeback.storage.sqlite_moving import SqliteMoving
 from takeback.storage.sqlite_outbox import SqliteOutbox
 
 BUSY_S = 10.0
@@ -49,7 +50,7 @@ class SqliteJournal:
     Its folder must be there; `private.private_folder` makes it as it should be.
     """
 
-    seats = None
+    seats = None  # it is with its folder
 
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
         self.path = path
@@ -120,6 +121,10 @@ class SqliteJournal:
     @cached_property
     def leases(self) -> sqlite_leases.SqliteLeases:
         return sqlite_leases.SqliteLeases(self, self._clock.now_us)
+
+    @cached_property
+    def moving(self) -> SqliteMoving:
+        return SqliteMoving(self)
 
     def _written(self, records: Sequence[Record], *, durable: bool) -> None:
         if durable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import update_wrapper
 from pathlib import Path
@@ -186,6 +186,24 @@ class PackStore:
     def adopt(self, finished: Iterable[parts.Part]) -> None:
         """Take in the packs that workers have finished. Durable when this returns."""
         parts.adopt(self._appender, finished)
+
+    # Sharing: this store is on one machine, and has nobody to share with.
+
+    def share(self, progress: Progress = silent) -> Collection[int]:  # noqa: ARG002
+        """Bring all that is durable here to where other machines find it; nothing to do, if it is there.
+
+        Gives the leases under which it may be named: a clean-up elsewhere ends them before it removes anything.
+        """
+        return ()
+
+    def fetch(self, digests: Iterable[bytes], progress: Progress = silent) -> None:  # noqa: ARG002
+        """Have all of these on this machine, proved. Raises ContentGone if one is nowhere. Under the lock."""
+        if missing := self.missing(digests):
+            raise lost(next(iter(missing)))
+
+    def unshared(self, digests: Iterable[bytes]) -> set[bytes]:
+        """Those that other machines could not find."""
+        return set(digests)
 
     # Keeping house
 

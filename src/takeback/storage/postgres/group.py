@@ -12,7 +12,8 @@ from typing import NamedTuple
 from takeback.core.record import Record
 from takeback.errors import TakebackError
 from takeback.ports import Head
-from takeback.storage.rows import NOTHING, Batch, Stored, refuse_lost
+from takeback.ports_moving import Stored
+from takeback.storage.rows import NOTHING, Batch, refuse_lost
 
 
 class Waiting:

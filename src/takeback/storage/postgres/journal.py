@@ -26,6 +26,7 @@ from takeback.core.seats import Place
 from takeback.errors import BackendError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
+from takeback.ports_moving import Stored
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
 from takeback.storage.postgres import leases, loose, outbox_rows, statements
@@ -34,11 +35,12 @@ from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain
 from takeback.storage.postgres.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
 from takeback.storage.postgres.line import Line
 from takeback.storage.postgres.link import BUSY_S, Address
+from takeback.storage.postgres.moving import PostgresMoving
 from takeback.storage.postgres.notify import Bell
 from takeback.storage.postgres.outbox import PostgresOutbox
-from takeback.storage.postgres.seats import PostgresSeats
+from takeback.storage.postgres.seats import SEAT_S, PostgresSeats
 from takeback.storage.postgres.session import Session
-from takeback.storage.rows import Batch, Stored, missing, record_of
+from takeback.storage.rows import Batch, missing, record_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -47,11 +49,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 15.0
 """How long a server that went away is waited for."""
-SEAT_S = 60.0
-"""After so long without a sign of life a workspace can be moved elsewhere."""
-GROUP_MAX = 256
-STREAMS_MAX = 512
-LOOSE_MAX = 1000
+GROUP_MAX, STREAMS_MAX, LOOSE_MAX = 256, 512, 1000
 RIVALRY = 16
 """After somebody else wrote in between, so many appends hold the row before they look."""
 
@@ -77,7 +75,7 @@ class PostgresJournal:
         seat_s: float = SEAT_S,
         may_sit: bool = True,
     ) -> None:
-        """Without a `place` it is for whoever reads, or works for the workspace wherever that sits."""
+        """Without a `place` it appends wherever the workspace sits."""
         self.address = Address(dsn, busy_s=busy_s)
         self._anchoring = Anchoring(anchor)
         self.anchor = self._anchoring.file
@@ -94,6 +92,7 @@ class PostgresJournal:
         self.leases = leases.PostgresLeases(self._session, self.decide, self._clock.now_us)
         at = self._session, self.decide, self._clock.now_us
         self.seats = PostgresSeats(*at, place, ttl_s=seat_s, may_sit=may_sit) if place else None
+        self.moving = PostgresMoving(self._session, self.leases.listed, self.anchor)
         self._session.open()
 
     # Appending

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     Db = psycopg.Connection[tuple[Any, ...]]
 
+SEAT_S = 60.0
+"""After so long without a sign of life a workspace can be moved elsewhere."""
+
 TAKEN = faults.crash_point("seat-taken")
 
 _NOW = (
