@@ -34,8 +34,7 @@ from takeback.storage.sqlite_file import Wal, connect
 from takeback.storage.sqlite_moving import SqliteMoving
 from takeback.storage.sqlite_outbox import SqliteOutbox
 
-BUSY_S = 10.0
-LOOK_S = 1.0
+BUSY_S, LOOK_S = 10.0, 1.0
 
 BEFORE_BEGIN = crash_point("journal-before-begin")
 INSIDE = crash_point("journal-inside")
