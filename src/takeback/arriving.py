@@ -235,24 +235,32 @@ def _put(
     """Files, then the databases among them, then git."""
     unlike: list[str] = []
     counts = {"files": 0, "sqlite": 0}
-    earlier = (places.arriving(state) or places.Arriving()).brought
+    earlier = places.arriving(state) or places.Arriving()
     tree = [workspace.tracker.observed[name] for name in counts if name in wanted]
     workspace.store.fetch({name for one in tree for name in one.blobs([wanted[one.name]])}, progress)
     faults.reach(FETCHED)
+    if earlier.brought:
+        _finish(workspace.files, earlier)
     for resource in tree:
-        goal = wanted[resource.name]
-        swaps = _swaps(resource, goal, earlier if resource.name == "files" else "")
+        goal, present = wanted[resource.name], resource.mark()
+        swaps = _swaps(resource, present, goal, earlier.brought if resource.name == "files" else "")
         if resource.name == "files":
-            places.note_arriving(state, places.Arriving(goal.state))
-        done = resource.swap(swaps, ARRIVAL, fresh=not earlier)
+            places.note_arriving(state, places.Arriving(present.state, goal.state))
+        done = resource.swap(swaps, ARRIVAL, fresh=not earlier.brought)
         counts[resource.name] = sum(bool(swap.goal) for swap in swaps)
         unlike += _judged(done, swaps)
     return tuple(unlike), (counts["files"], counts["sqlite"], 0)
 
 
-def _swaps(resource: Observed, goal: e.Mark, earlier: str) -> list[Swap]:
+def _finish(files: Observed, earlier: places.Arriving) -> None:
+    """Carry out what an attempt began that was cut short: only so is it known what in its staging folder is whose."""
+    found, brought = (e.Mark(files.name, state) for state in (earlier.found, earlier.brought))
+    swaps = [Swap(change.target, change.before, change.after) for change in files.changes(found, brought)]
+    files.swap(swaps, ARRIVAL, fresh=False)
+
+
+def _swaps(resource: Observed, present: e.Mark, goal: e.Mark, earlier: str) -> list[Swap]:
     """What leads from what is here to what was recorded. What is here and was not brought is somebody else's."""
-    present = resource.mark()
     ways = list(resource.changes(present, goal))
     strange = _strange(resource, ways, present, earlier)
     if strange:

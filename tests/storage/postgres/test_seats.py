@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -30,14 +31,14 @@ def at(server: Server, tmp_path: Path) -> Iterator[Open]:
     """The journal of one workspace, as this place has it."""
     made: list[PostgresJournal] = []
 
-    def open_at(name: str, **more: object) -> PostgresJournal:
+    def open_at(name: str, **more: Any) -> PostgresJournal:
         home = tmp_path / f"{name}-{len(made)}"
         home.mkdir()
         Anchor(home / "journal.anchor").start(lost=0)
         place = Place(name, f"host-{name}", f"/work/{name}")
         journal = PostgresJournal(
             os.environ[STORE], str(tmp_path), home / "journal.anchor", place=place, **more
-        )  # type: ignore[arg-type]
+        )
         made.append(journal)
         return journal
 
