@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
+import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from takeback.core import ids
@@ -23,7 +23,8 @@ from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.test_kill import kill_a_backend
 from tests.storage.postgres.world import STORE, opened
 
-CRASHES = 100 if os.environ.get("TAKEBACK_TEST_ALL") else 2
+AWAY_S = 25.0
+"""Longer than a connection is patient."""
 SAMPLE = range(0, 2400, 1 if os.environ.get("TAKEBACK_TEST_ALL") else 200)
 
 
@@ -46,30 +47,28 @@ def test_a_rollback_races_with_the_delivery(place: Place) -> None:
 
 
 @pytest.mark.timeout(7200)
-def test_each_has_one_effect_though_the_server_crashes(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_has_one_effect_though_the_server_comes_and_goes(
+    place: Place, server: Server, tmp_path: Path, record_property: test_many.Property
 ) -> None:
-    if not test_many.ALL:
-        monkeypatch.setattr(test_many, "INTENTS", 150)
-    over = threading.Event()
-    crashes: list[int] = []
+    """It is stopped, crashes, and one of its processes is killed; with --all it also stays away for long."""
 
-    def crash_some() -> None:
-        while len(crashes) < CRASHES and not over.wait(3):
-            try:
-                kill_a_backend(os.environ[STORE])
-                crashes.append(1)
-            except psycopg.OperationalError:
-                pass  # it has not come back yet
+    def stopped(chance: random.Random) -> str:
+        return away(chance.choice(["fast", "immediate"]), chance.uniform(0, 1))
 
-    crashing = threading.Thread(target=crash_some)
-    crashing.start()
-    try:
-        test_many.test_each_has_one_effect(place, tmp_path)
-    finally:
-        over.set()
-        crashing.join()
-    assert crashes
+    def away(mode: str, for_s: float) -> str:
+        server.halt(mode)
+        time.sleep(for_s)
+        server.start()
+        return f"server stopped ({mode})"
+
+    def crashed(_: random.Random) -> str:
+        kill_a_backend(os.environ[STORE])
+        return "server process killed"
+
+    last = [lambda _: away("immediate", AWAY_S)] if test_many.ALL else []
+    intents = test_many.INTENTS if test_many.ALL else 200
+    seen = test_many.weather_the_storm(place, tmp_path, intents, record_property, [stopped, crashed], last)
+    assert any(name.startswith("server stopped") for name in seen)
 
 
 @pytest.mark.parametrize("side", [CLIENT, SERVER])
