@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,14 @@ from takeback.core.intents import IntentDelivered, Outcome, State
 from takeback.opening import open_workspace
 from takeback.storage.postgres.journal import PostgresJournal
 from takeback.testing.outbox_contract import LONG_S, defer, release
-from tests.outbox import test_many, test_race, test_taking_back, tools
+from tests.outbox import test_kill, test_many, test_race, test_taking_back, tools
 from tests.outbox.conftest import QUICK, Place
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.test_kill import kill_a_backend
 from tests.storage.postgres.world import STORE, opened
 
+SETTINGS = QUICK + f'[store]\nstore = "${STORE}"\n'
 AWAY_S = 25.0
 """Longer than a connection is patient."""
 SAMPLE = range(0, 2400, 1 if os.environ.get("TAKEBACK_TEST_ALL") else 200)
@@ -34,7 +35,7 @@ def place(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
     root = tmp_path / "work"
     root.mkdir()
-    (root / "takeback.toml").write_text(QUICK + f'[store]\nstore = "${STORE}"\n')
+    (root / "takeback.toml").write_text(SETTINGS)
     with open_workspace(root, watching=False) as tb:
         made = Place(root, tb)
         assert isinstance(tb.journal, PostgresJournal)
@@ -115,6 +116,15 @@ def test_a_clock_that_jumps_frees_no_lease(server: Server, tmp_path: Path) -> No
     found = journal.outbox.get(ids.make(ids.INTENT, ids.seq_of(queued.id)))
     assert found and found.live and found.owner == "me"
     journal.close()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("suite", [test_kill.kill_while_it_sends, test_kill.kill_while_it_takes_back])
+def test_killed_at_every_place(
+    suite: Callable[[Path, str], None], server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
+    suite(tmp_path, SETTINGS)
 
 
 def test_taken_back_as_with_sqlite(place: Place) -> None:
