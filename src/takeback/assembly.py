@@ -30,7 +30,7 @@ from takeback.engine.outbox_resource import Intents
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
-from takeback.errors import TakebackError
+from takeback.errors import BackendError, TakebackError
 from takeback.ports import Journal, Observed, Progress, Resource, silent
 from takeback.ports_outbox import Outbox
 from takeback.resources.calls.resource import Call
@@ -316,10 +316,18 @@ class Assembly:
         concurrency: int = 4,
         told: Callable[[Outcome], None] = lambda _: None,
         beat: Callable[[Tally], None] = lambda _: None,
+        away: Callable[[BackendError], None] = lambda _: None,
     ) -> Courier:
         """A worker that delivers what committed runs have deferred."""
-        clock = SystemClock()
-        return Courier(self.outbox, self._delivery, clock, concurrency=concurrency, told=told, beat=beat)
+        return Courier(
+            self.outbox,
+            self._delivery,
+            SystemClock(),
+            concurrency=concurrency,
+            told=told,
+            beat=beat,
+            away=away,
+        )
 
     @cached_property
     def leases(self) -> Leases:
