@@ -45,19 +45,20 @@ class Ledger:
     ) -> tuple[Record, ...]:
         """Write events; from here they have happened."""
         events = [_without_secrets(event) for event in events]
+        fences = self._fences_for(stream, events)
+        try:
+            # Without the lock: appends of several threads share a commit.
+            records = self.journal.append(events, stream=stream, durable=durable, fences=fences)
+        except LeaseLost:
+            self.refuse_lost(fences)
+            raise
         with self._lock:
-            fences = self._fences_for(stream, events)
-            try:
-                records = self.journal.append(events, stream=stream, durable=durable, fences=fences)
-            except LeaseLost:
-                self.refuse_lost(fences)
-                raise
-            if records[0].seq != self.history.seq + 1:
-                self.refresh()
-            else:
+            if records[0].seq == self.history.seq + 1:
                 for record in records:
                     self.history.apply(record)
-            return records
+            elif records[-1].seq > self.history.seq:
+                self.refresh()  # in order: others wrote before these, here or elsewhere
+        return records
 
     # Leases
 

@@ -49,8 +49,8 @@ class Line:
 
     def _join(self, waiting: Waiting) -> bool:
         """Stand in line, until it is done or this thread is to lead; gives whether it is to lead."""
+        self._threads.add(threading.get_ident())
         with self._guard:
-            self._threads.add(threading.get_ident())
             self._waiting.append(waiting)
             if not self._is_led:
                 self._is_led = True
@@ -70,8 +70,10 @@ class Line:
 
     def _leave(self, waiting: Waiting, *, leads: bool) -> None:
         """Done, or given up; whoever leads hands the lead on."""
+        self._threads.discard(threading.get_ident())
+        if waiting.is_done and not leads:
+            return
         with self._guard:
-            self._threads.discard(threading.get_ident())
             if not waiting.is_done and waiting in self._waiting:
                 self._waiting.remove(waiting)
             # Who was woken to lead and gave up in the same moment hands it on, too.
