@@ -58,15 +58,16 @@ class Ledger:
     ) -> tuple[Record, ...]:
         """Write events; from here they have happened."""
         events = [_without_secrets(event) for event in events]
+        # Without the lock: appends of several threads share a commit.
+        records = self._append(events, stream, durable=durable)
         with self._lock:
-            records = self._append(events, stream, durable=durable)
-            if records[0].seq != self.history.seq + 1:
-                self.refresh()
-            else:
+            if records[0].seq == self.history.seq + 1:
                 for record in records:
                     self.history.apply(record)
+            elif records[-1].seq > self.history.seq:
+                self.refresh()  # in order: others wrote before these, here or elsewhere
             self._keep_seat()
-            return records
+        return records
 
     def _append(self, events: Sequence[Event], stream: str, *, durable: bool) -> tuple[Record, ...]:
         """The rule of a shared journal is kept here: it never names content that only one machine has."""
