@@ -140,16 +140,20 @@ class Assembly:
     @cached_property
     def store(self) -> PackStore:
         """All content: on this machine, and in a bucket besides where one is configured."""
-        return buckets.store_of(self.state, self.journal.leases, self.lock, self._progress)
+        return buckets.store_of(self.state, self.journal, self.lock, self._progress, self._generation.rise)
 
     @cached_property
     def _is_shared(self) -> bool:
         kept = stores.read(self.state)
         return bool(kept and kept.blobs)
 
-    def _share(self) -> Collection[int]:
+    def _share(self, again: bool) -> Collection[int]:  # noqa: FBT001
         """What the ledger asks before it names content: that it is where others find it, too."""
-        return self.store.share() if self._is_shared else ()
+        if not self._is_shared:
+            return ()
+        if again:
+            self.store.renew()
+        return self.store.share()
 
     @cached_property
     def _generation(self) -> Generation:

@@ -34,8 +34,11 @@ SHARES_MAX = 5
 class Ledger:
     """Appends events and keeps the fold of all of them at hand."""
 
-    def __init__(self, journal: Journal, share: Callable[[], Collection[int]] = tuple) -> None:
-        """`share` brings all content to where others find it, and gives the leases under which it may be named."""
+    def __init__(self, journal: Journal, share: Callable[[bool], Collection[int]] = lambda _: ()) -> None:
+        """`share` brings all content to where others find it, and gives the leases under which it may be named.
+
+        It is told whether one that it gave is lost.
+        """
         self.journal = journal
         self._share = share
         self.history = History()
@@ -72,8 +75,8 @@ class Ledger:
     def _append(self, events: Sequence[Event], stream: str, *, durable: bool) -> tuple[Record, ...]:
         """The rule of a shared journal is kept here: it never names content that only one machine has."""
         fences, naming = self._fences_for(stream, events), any(map(_names_content, events))
-        for _ in range(SHARES_MAX if naming else 1):
-            shared = self._share() if naming else ()
+        for turn in range(SHARES_MAX if naming else 1):
+            shared = self._share(turn > 0) if naming else ()
             try:
                 return self.journal.append(events, stream=stream, durable=durable, fences=[*fences, *shared])
             except LeaseLost:
