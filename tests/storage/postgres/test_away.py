@@ -105,7 +105,7 @@ def go_away_at(proxy: Proxy, place: str, nth: int, *, answers: int = 0) -> None:
 MOMENTS = [*((place, 3, 0) for place in PLACES), *(("journal-inside", 2, n) for n in ANSWERS)]
 
 
-@pytest.mark.parametrize(("place", "nth", "answers"), MOMENTS)
+@pytest.mark.parametrize("place, nth, answers", MOMENTS)
 def test_it_goes_on_when_the_server_is_back(
     place: str, nth: int, answers: int, journal: PostgresJournal, proxy: Proxy
 ) -> None:
