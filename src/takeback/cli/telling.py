@@ -45,6 +45,7 @@ class Teller:
         self._is_left = True  # what it meets in a workspace that is closed is no failure
 
     def _run(self) -> None:
+        self._tell()
         while not self._over.wait(BEAT_S):
             self._tell()
         self._tell()
