@@ -6,141 +6,165 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
+from blake3 import blake3
 
-from takeback.core.events import Did
+from takeback.core.events import Did, Mark
 from takeback.errors import CorruptionError
-from takeback.opening import open_workspace
+from takeback.ports import Swapped, silent
 from takeback.resources.git import travel
-from takeback.resources.git.resource import Git
+from takeback.testing import crash
 
+from . import travelling
 from .conftest import made
 from .desk import Desk, git, picture
 from .test_taking_back import EVERYTHING, prepared
 
 
-class Folder:
-    """The shared store as a folder."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.put = 0
-
-    def put_new(self, name: str, data: bytes) -> None:
-        path = self.place / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        self.put += 1
-
-    def get(self, name: str) -> bytes:
-        return (self.place / name).read_bytes()
-
-    def names(self, under: str) -> Iterable[str]:
-        found = [str(path.relative_to(self.place)) for path in self.place.rglob("*") if path.is_file()]
-        return [name for name in found if name.startswith(under)]
-
-
 @pytest.fixture
-def shelf(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "shelf")
+def bucket(tmp_path: Path) -> Path:
+    return tmp_path / "bucket"
 
 
-def shared(desk: Desk, shelf: Folder) -> Git:
-    """The repository, with its objects going to the shelf too."""
-    found = desk.tb.git
-    found._shelf = shelf
-    found._mirrors.clear()
-    return found
+def bundles(bucket: Path) -> list[Path]:
+    return sorted(path for path in bucket.rglob("git/objects/*") if path.is_file())
 
 
-def brought(desk: Desk, shelf: Folder, there: Path) -> dict[str, str]:
-    """Another machine with the content of this one; what plain git says of the repository there."""
-    mark = shared(desk, shelf).mark()
-    there.mkdir()
-    with open_workspace(there, home=there.with_name(f"{there.name}-state"), watching=False) as other:
-        # What is no object is in the content store, which other machines read.
-        other.git._blobs = desk.tb.store
-        other.git._contents = desk.tb.git._contents
-        other.git._observer.reader = type(other.git._observer.reader)(
-            other.git._observer.place, other.git._contents
-        )
-        other.git._shelf = shelf
-        done = other.git.bring(mark)
-        assert [(one.target.name, one.why) for one in done if one.did is not Did.RESTORED] == []
-        assert all(one.verified for one in done)
-        shutil.copytree(
-            desk.root, there, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git")
-        )
-    return picture(there)
+def send(desk: Desk, bucket: Path) -> Mark:
+    return travelling.sent(desk.root, desk.home, bucket)
 
 
-def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
+def bring(desk: Desk, mark: Mark, there: Path, bucket: Path) -> None:
+    done = travelling.brought(mark, there, desk.tb.state / "packs", bucket)
+    assert unsound(done) == []
+    shutil.copytree(
+        desk.root, there, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git")
+    )
+
+
+def unsound(done: Iterable[Swapped]) -> list[tuple[str, str]]:
+    return [(one.target.name, one.why) for one in done if one.did is not Did.RESTORED or not one.verified]
+
+
+def differing(desk: Desk, there: Path) -> list[str]:
+    """What plain git does not say alike here and there."""
+    one, other = desk.picture(), picture(there)
     # A linked worktree is named by its full path, which is another one there.
     return [name for name in one if one[name] != other[name] and name != "worktrees"]
 
 
 def test_a_repository_with_everything_in_progress_arrives_as_it_was(
-    desk: Desk, shelf: Folder, tmp_path: Path
+    desk: Desk, bucket: Path, tmp_path: Path
 ) -> None:
     prepared(desk)
     desk.agent(EVERYTHING)
-    assert differing(brought(desk, shelf, tmp_path / "there"), desk.picture()) == []
+    bring(desk, send(desk, bucket), tmp_path / "there", bucket)
+    assert differing(desk, tmp_path / "there") == []
     git(tmp_path / "there", "fsck", "--full", "--strict")
 
 
-def test_a_repository_with_sha256_arrives(tmp_path: Path, shelf: Folder) -> None:
+def test_a_repository_with_sha256_arrives(tmp_path: Path, bucket: Path) -> None:
     desk = made(tmp_path / "sha256", tmp_path / "sha256-state", "--object-format=sha256")
-    assert differing(brought(desk, shelf, tmp_path / "there"), desk.picture()) == []
+    bring(desk, send(desk, bucket), tmp_path / "there", bucket)
+    assert differing(desk, tmp_path / "there") == []
     desk.tb.close()
 
 
-def test_only_what_is_new_is_sent(desk: Desk, shelf: Folder) -> None:
-    repository = shared(desk, shelf)
-    repository.mark()
-    assert shelf.put == 1
-    repository.mark()
-    assert shelf.put == 1
+def test_only_what_is_new_is_sent(desk: Desk, bucket: Path) -> None:
+    send(desk, bucket)
+    (first,) = bundles(bucket)
+    send(desk, bucket)
+    assert bundles(bucket) == [first]
     desk.commit("c", "three\n")
-    repository.mark()
-    assert shelf.put == 2
-    first, second = sorted((len(shelf.get(name)) for name in shelf.names("git/")), reverse=True)
-    assert second < first
+    send(desk, bucket)
+    (second,) = set(bundles(bucket)) - {first}
+    assert second.stat().st_size < first.stat().st_size
 
 
-def test_a_pack_of_what_was_sent_is_not_sent_again(desk: Desk, shelf: Folder, tmp_path: Path) -> None:
-    repository = shared(desk, shelf)
-    repository.mark()
+def test_a_pack_of_what_was_sent_is_not_sent_again(desk: Desk, bucket: Path, tmp_path: Path) -> None:
+    send(desk, bucket)
     desk.git("gc", "-q")
-    repository.mark()
-    assert shelf.put == 1
+    send(desk, bucket)
+    assert len(bundles(bucket)) == 1
     desk.commit("c", "three\n")
     desk.git("gc", "-q")
-    assert differing(brought(desk, shelf, tmp_path / "there"), desk.picture()) == []
+    bring(desk, send(desk, bucket), tmp_path / "there", bucket)
+    assert differing(desk, tmp_path / "there") == []
 
 
 def test_large_files_come_in_pieces(
-    desk: Desk, shelf: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(travel, "BUNDLE_BYTES", 100)
     desk.git("gc", "-q")
-    assert differing(brought(desk, shelf, tmp_path / "there"), desk.picture()) == []
-    assert shelf.put > 3
+    bring(desk, send(desk, bucket), tmp_path / "there", bucket)
+    assert differing(desk, tmp_path / "there") == []
+    assert len(bundles(bucket)) > 3
 
 
-def test_a_damaged_bundle_brings_nothing(desk: Desk, shelf: Folder, tmp_path: Path) -> None:
-    shared(desk, shelf).mark()
-    for name in shelf.names("git/"):
-        path = shelf.place / name
+def test_a_damaged_bundle_brings_nothing(desk: Desk, bucket: Path, tmp_path: Path) -> None:
+    mark = send(desk, bucket)
+    for path in bundles(bucket):
         path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CorruptionError, match="damaged; nothing was brought"):
-        brought(desk, shelf, tmp_path / "there")
+    with pytest.raises(CorruptionError, match="damaged; nothing was changed"):
+        bring(desk, mark, tmp_path / "there", bucket)
+    assert not (tmp_path / "there/.git").exists()
+
+
+def test_an_object_that_is_not_what_its_name_says_is_not_brought(
+    desk: Desk, bucket: Path, tmp_path: Path
+) -> None:
+    mark = send(desk, bucket)
+    shelf = travelling.shelf_at(bucket)
+    (name,) = shelf.names("git/")
+    pieces = msgspec.msgpack.decode(shelf.get(name), type=list[travel.Piece])
+    false = [msgspec.structs.replace(pieces[0], data=pieces[1].data, size=len(pieces[1].data)), *pieces[1:]]
+    data = msgspec.msgpack.encode(false)
+    bundles(bucket)[0].unlink()
+    shelf.put_new(f"git/objects/{blake3(data).hexdigest()}", data)
+    with pytest.raises(CorruptionError, match="damaged or not whole"):
+        bring(desk, mark, tmp_path / "there", bucket)
     assert not (tmp_path / "there/.git").exists()
 
 
 @pytest.mark.parametrize("name", ["../../escape", "pack-00.sh", "a" * 37])
-def test_a_name_that_leads_elsewhere_is_refused(desk: Desk, shelf: Folder, tmp_path: Path, name: str) -> None:
-    bundle = travel.msgspec.msgpack.encode([travel.Piece("ab", name, 0, 1, b"x")])
-    shelf.put_new(f"git/objects/{travel.blake3(bundle).hexdigest()}", bundle)
+def test_a_name_that_leads_elsewhere_is_refused(bucket: Path, tmp_path: Path, name: str) -> None:
+    shelf = travelling.shelf_at(bucket)
+    data = msgspec.msgpack.encode([travel.Piece("ab", name, 0, 1, b"x")])
+    shelf.put_new(f"git/objects/{blake3(data).hexdigest()}", data)
     with pytest.raises(CorruptionError, match="no git object"):
-        travel.Travel(tmp_path / "objects", shelf, lambda _what, items, _total: items).fetch()
+        travel.Travel(tmp_path / "objects", shelf, silent).fetch()
     assert not list(tmp_path.rglob("*escape*"))
+
+
+@pytest.mark.parametrize(
+    "point, commit",
+    [
+        ("git-bundle-sent", False),
+        ("git-bundle-sent", True),
+        ("git-unsent-noted", True),
+        ("git-object-linked", True),
+    ],
+)
+def test_killed_on_the_way_there_nothing_is_left_out(
+    desk: Desk, bucket: Path, tmp_path: Path, point: str, commit: bool
+) -> None:
+    if commit:
+        send(desk, bucket)
+        desk.commit("c", "three\n")
+    command = ["tests.resources.git.travelling:send", desk.root, desk.home, bucket]
+    assert crash.run(point, 1, command).returncode == crash.KILLED
+    bring(desk, send(desk, bucket), tmp_path / "there", bucket)
+    assert differing(desk, tmp_path / "there") == []
+
+
+@pytest.mark.parametrize("point", ["git-bundle-arrived", "git-objects-given", "git-lock-renamed"])
+def test_killed_on_the_way_here_it_can_be_called_again(
+    desk: Desk, bucket: Path, tmp_path: Path, point: str
+) -> None:
+    mark, there, packs = send(desk, bucket), tmp_path / "there", desk.tb.state / "packs"
+    command = ["tests.resources.git.travelling:bring", mark.state, there, packs, bucket]
+    assert crash.run(point, 1, command).returncode == crash.KILLED
+    bring(desk, mark, there, bucket)
+    assert differing(desk, there) == []

@@ -18,7 +18,7 @@ from takeback.core.codec import path_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import ContentGone, CorruptionError, TakebackError
-from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
+from takeback.ports import BlobStore, Contents, Finding, Progress, Shelf, Swap, Swapped, Traits
 from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, stores, words
 from takeback.resources.git.index_file import HASH_BYTES
 from takeback.resources.git.manifest import Manifest
@@ -28,7 +28,7 @@ from takeback.resources.git.objects import named_by, objects_of
 from takeback.resources.git.observer import Observer
 from takeback.resources.git.reader import owner
 from takeback.resources.git.restore import Restorer, Work, left, remove_above
-from takeback.resources.git.travel import Shelf, Travel
+from takeback.resources.git.travel import Travel
 
 MARKED = faults.crash_point("git-marked")
 COUNTED_MAX = 64

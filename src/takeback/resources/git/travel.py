@@ -10,14 +10,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 from blake3 import blake3
 
 from takeback import faults
 from takeback.errors import CorruptionError
-from takeback.ports import Progress
+from takeback.ports import Progress, Shelf
 from takeback.resources.git import packs
 from takeback.resources.git.mirror import COPY, is_file, is_whole, listed, sync_folder
 
@@ -29,19 +28,6 @@ ARRIVED = faults.crash_point("git-bundle-arrived")
 
 File = tuple[str, str]
 """A file of objects: its folder and its name there."""
-
-
-class Shelf(Protocol):
-    """Bytes by name in the shared store. What was put never changes."""
-
-    def put_new(self, name: str, data: bytes) -> None:
-        """Put them there, unless they are there. Durable when this returns."""
-
-    def get(self, name: str) -> bytes:
-        """What was put there, unchanged; raises CorruptionError where it is not."""
-
-    def names(self, under: str) -> Iterable[str]:
-        """All names that begin so."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
