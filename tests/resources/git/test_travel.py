@@ -153,7 +153,7 @@ def test_killed_on_the_way_there_nothing_is_left_out(
     if commit:
         send(desk, bucket)
         desk.commit("c", "three\n")
-    command = ["tests.resources.git.travelling:send", desk.root, desk.home, bucket]
+    command: list[str | Path] = ["tests.resources.git.travelling:send", desk.root, desk.home, bucket]
     assert crash.run(point, 1, command).returncode == crash.KILLED
     bring(desk, send(desk, bucket), tmp_path / "there", bucket)
     assert differing(desk, tmp_path / "there") == []
@@ -164,7 +164,7 @@ def test_killed_on_the_way_here_it_can_be_called_again(
     desk: Desk, bucket: Path, tmp_path: Path, point: str
 ) -> None:
     mark, there, packs = send(desk, bucket), tmp_path / "there", desk.tb.state / "packs"
-    command = ["tests.resources.git.travelling:bring", mark.state, there, packs, bucket]
+    command: list[str | Path] = ["tests.resources.git.travelling:bring", mark.state, there, packs, bucket]
     assert crash.run(point, 1, command).returncode == crash.KILLED
     bring(desk, mark, there, bucket)
     assert differing(desk, there) == []
