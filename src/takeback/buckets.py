@@ -17,9 +17,19 @@ PACKS = "packs"
 SCHEMES = ("s3://", "file://")
 
 
-def store_of(state: Path, leases: LeaseStore, lock: WorkspaceLock, progress: Progress = silent) -> PackStore:  # noqa: ARG001
+def store_of(state: Path, leases: LeaseStore, lock: WorkspaceLock, progress: Progress = silent) -> PackStore:
     """The content of a workspace that has been begun."""
-    kept = stores.read(state)
+    return store_for(state, stores.read(state), leases, lock, progress)
+
+
+def store_for(
+    state: Path,
+    kept: Kept | None,
+    leases: LeaseStore,  # noqa: ARG001
+    lock: WorkspaceLock,  # noqa: ARG001
+    progress: Progress = silent,  # noqa: ARG001
+) -> PackStore:
+    """The content of a workspace that is kept there."""
     if not kept or not kept.blobs:
         return PackStore(state / PACKS)
     return PackStore(state / PACKS)

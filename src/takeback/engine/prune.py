@@ -97,6 +97,20 @@ def prune(
     return Pruned(counts[1], counts[0] - counts[1], before, store.size_bytes())
 
 
+def named(
+    records: Iterable[Record],
+    keepers: Mapping[str, Keeper],
+    values: AbstractSet[bytes],
+    progress: Progress = silent,
+) -> set[bytes]:
+    """All content that these records name and that is kept."""
+    found = set(values)
+    for name, dated in _marks(records, keepers).items():
+        latest_first = [mark for _, mark in reversed(dated)]
+        found |= keepers[name].blobs(progress("Looking at what is named", latest_first, len(latest_first)))
+    return found
+
+
 def _marks(records: Iterable[Record], keepers: Mapping[str, Keeper]) -> dict[str, list[Dated]]:
     """Every different state of each resource, with the time at which it was last seen; in that order.
 

@@ -15,7 +15,14 @@ from takeback.core.events import Event
 from takeback.faults import reach
 from takeback.ports_moving import QueueRow, Stored
 from takeback.storage import sqlite_outbox_rows, sqlite_rows
-from takeback.storage.adopting import ADOPTING, keep_anchor, next_of, refuse_at_work, refuse_open
+from takeback.storage.adopting import (
+    ADOPTING,
+    keep_anchor,
+    next_of,
+    refuse_at_work,
+    refuse_open,
+    refuse_shutting,
+)
 from takeback.storage.rows import missing
 from takeback.storage.sqlite_errors import SHUT
 
@@ -44,8 +51,9 @@ class SqliteMoving:
     def __init__(self, journal: SqliteJournal) -> None:
         self._journal = journal
 
-    def shut(self, notice: str) -> None:
+    def shut(self, notice: str, *, at: int | None = None) -> None:
         def work(db: apsw.Connection) -> list[Event]:
+            refuse_shutting(at, sqlite_rows.head(db, None).count)
             if not _notice(db):
                 refuse_at_work(cast("int", db.execute(_CLAIMED).get), self._journal.leases.listed(db))
             _unlock(db)
