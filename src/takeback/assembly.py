@@ -385,6 +385,7 @@ class Assembly:
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""
+        self.ledger.refuse_elsewhere()
         with self.lock.held():
             history = self.history
             if not history.open_runs() and not history.open_actions():

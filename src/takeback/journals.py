@@ -12,7 +12,7 @@ from takeback import addresses, buckets, config
 from takeback.errors import RunBusy, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Journal
-from takeback.storage import stores
+from takeback.storage import places, stores
 from takeback.storage.anchor import Anchor
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.sqlite import SqliteJournal
@@ -35,7 +35,14 @@ def opened(state: Path, kept: Kept | None) -> Journal:
         return SqliteJournal(state / JOURNAL)
     from takeback.storage.postgres.journal import PostgresJournal  # its driver is an extra
 
-    return PostgresJournal(config.expanded(kept.store), kept.workspace, state / ANCHOR)
+    return PostgresJournal(
+        config.expanded(kept.store),
+        kept.workspace,
+        state / ANCHOR,
+        place=places.place_of(state),
+        seat_s=config.seat_s(),
+        may_sit=places.arriving(state) is None,
+    )
 
 
 def settle(state: Path) -> None:

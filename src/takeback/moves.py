@@ -9,13 +9,14 @@ there is no moment at which both could be written to. What a kill leaves is ende
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from takeback import addresses, buckets, config, journals
+from takeback.core.event_base import Mark
 from takeback.core.lifecycle import Life
 from takeback.engine.courier import bury
 from takeback.engine.moving import Copied, begins_alike, carry, carry_queue, compare
@@ -106,6 +107,7 @@ def move(
             return _told(state, here, there, copied, pieces)
         with _opened(state, there) as target:
             copied = _move_history(state, source, target, here, there, progress)
+            _sit(target, workspace.history.marks.values())
     return _told(state, here, there, copied, pieces)
 
 
@@ -248,6 +250,13 @@ def _move_history(
     return copied
 
 
+def _sit(target: Journal, marks: Collection[Mark]) -> None:
+    """A shared history belongs to one folder at a time, and that is this one."""
+    if target.seats:
+        with suppress(BackendError, ConflictError):  # the next command sits down, or is told who was faster
+            target.seats.take(marks, after=target.head().count)
+
+
 def _from(state: Path, here: Kept) -> str:
     return described(state, here) if here.store else f"{socket.gethostname()}:{state / journals.JOURNAL}"
 
@@ -256,13 +265,16 @@ def _follow(workspace: Workspace, here: Kept, there: Kept, progress: Progress, *
     """Another machine has moved it. What is there must begin with all that is known here."""
     state, source = workspace.state, workspace.journal
     with _opened(state, there) as target:
-        if target.moving.notice():
+        try:
+            is_whole = not target.moving.notice() and begins_alike(target, source, progress) > 0
+        except ConflictError:
+            is_whole = False
+        if not is_whole:
             raise ConflictError(
-                f"the history of this workspace {source.moving.notice()}, and what is in {described(state, there)} "
-                "is not complete; nothing was changed",
+                f"the history of this workspace {source.moving.notice()}, and {described(state, there)} has not "
+                "all of it; nothing was changed",
                 hint="name the place that it was moved to",
             )
-        begins_alike(target, source, progress)
         copied = Copied(source.head().count, 0, 0)
     if not preview:
         stores.write(state, there)

@@ -240,6 +240,7 @@ class Workspace(Running):
             resource.close()
         if "store" in self.__dict__:
             self.store.close()
+        self.ledger.rest()
         self.journal.close()
 
     def __enter__(self) -> Workspace:

@@ -19,6 +19,8 @@ from takeback.storage.rows import NOTHING, Batch, Row, cut, missing, record_of, 
 class InMemoryJournal:
     """The whole contract but durability. `rows` and `anchored` are open to tests that tamper with them."""
 
+    seats = None
+
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.rows: list[Row] = []
         self.anchored: dict[int, str] = {}

@@ -1,9 +1,8 @@
 """The journal in one SQLite file, with its anchor beside it.
 
 One row holds one record. A batch is one transaction: SQLite's write lock gives the order; a sync of its WAL, after
-the lock, gives durability; and the anchor gets its lines afterwards. Reading holds no lock
-and no long transaction: a journal only grows, so what stood at the time of the call is all up to
-the last record then.
+the lock, gives durability; and the anchor gets its lines afterwards. Reading holds no lock and no long transaction: a
+journal only grows, so what stood at the time of the call is all up to the last record then.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from takeback.storage.private import unusable
 from takeback.storage.rows import Batch, cut, missing, record_of, refuse_lost, unreadable
 from takeback.storage.sqlite_errors import explain
 from takeback.storage.sqlite_file import Wal, connect
-from takeback.storage.sqlite_moving import SqliteMoving
+from takeback.storage.sqlite_moving import SqliteMoving, refuse_shut
 from takeback.storage.sqlite_outbox import SqliteOutbox
 
 BUSY_S = 10.0
@@ -50,6 +49,8 @@ class SqliteJournal:
 
     Its folder must be there; `private.private_folder` makes it as it should be.
     """
+
+    seats = None  # it is with its folder
 
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
         self.path = path
@@ -253,6 +254,7 @@ class SqliteJournal:
             raise cut(last, self._seen)
         if self._is_anchored:
             return
+        refuse_shut(db)  # its anchor goes on with the journal that is elsewhere now
         try:
             if not self.anchor.exists():
                 self.anchor.start(lost=last)

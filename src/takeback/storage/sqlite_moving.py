@@ -18,6 +18,7 @@ from takeback.storage import sqlite_outbox_rows, sqlite_rows
 from takeback.storage.adopting import (
     ADOPTING,
     keep_anchor,
+    moved,
     next_of,
     refuse_at_work,
     refuse_open,
@@ -119,6 +120,12 @@ class SqliteMoving:
     def fence(self) -> int:
         with self._journal.using() as db:
             return cast("int", db.execute(_FENCE).get)
+
+
+def refuse_shut(db: apsw.Connection) -> None:
+    """For whoever looks at more than the tables before it writes."""
+    if notice := _notice(db):
+        raise moved(notice)
 
 
 def _notice(db: apsw.Connection) -> str:

@@ -43,7 +43,8 @@ _QUEUE = (
 )
 _KNOWN = b"UPDATE takeback_store.outbox SET fence = %s, result = %s WHERE workspace = %s AND id = %s"
 _FENCE = b"SELECT fence FROM takeback_store.workspaces WHERE id = %s"
-_SKIP = b"UPDATE takeback_store.workspaces SET fence = greatest(fence, %s) WHERE id = %s"
+# Nobody sits where it was taken in: whoever appends first does.
+_SKIP = b"UPDATE takeback_store.workspaces SET fence = greatest(fence, %s), seat = 0 WHERE id = %s"
 _PARTS = (
     b"SELECT key, max(part) FROM takeback_store.events WHERE workspace = %s AND key = ANY(%s) GROUP BY key"
 )
@@ -124,7 +125,8 @@ class PostgresMoving:
 
         def held(db: Db) -> None:
             try:
-                work(db, statements.lock(db, self._id, also_shut=True))
+                head, _ = statements.lock(db, self._id, also_shut=True)
+                work(db, head)
                 statements.commit(db)
             except BaseException:
                 self._session.roll_back(db)
