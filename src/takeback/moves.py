@@ -20,7 +20,7 @@ from takeback.core.event_base import Mark
 from takeback.core.lifecycle import Life
 from takeback.engine.courier import bury
 from takeback.engine.moving import Copied, begins_alike, carry, carry_queue, compare
-from takeback.engine.prune import named
+from takeback.engine.prune import Limits, needed
 from takeback.errors import (
     BackendError,
     ConflictError,
@@ -91,7 +91,7 @@ def move(
     with workspace.lock.held():
         here = stores.read(state) or HERE
         there = _wanted(workspace, here, to, name, blobs, blobs_key)
-        if _is_same_history(here, there) and here.blobs == there.blobs:
+        if _is_same_history(here, there) and _folder(here) == _folder(there):
             raise UsageError(f"the history of this workspace is in {described(state, here)} already")
         if source.moving.notice():
             return _follow(workspace, here, there, progress, preview=preview)
@@ -179,21 +179,29 @@ def _refuse_at_work(workspace: Workspace) -> None:
 
 
 def _names(workspace: Workspace, progress: Progress) -> set[bytes]:
-    observed = workspace.tracker.observed
-    return named(workspace.journal.read(), observed, workspace.history.values(), progress)
+    """All content that the history names and that is kept, whatever the limits say."""
+    journal, observed = workspace.journal, workspace.tracker.observed
+    return needed(journal.read(), (), observed, Limits(0, 0, 0), 0, progress, workspace.history.values())
+
+
+def _folder(kept: Kept) -> tuple[str, str]:
+    """What makes another folder in a bucket."""
+    return (config.expanded(kept.blobs).rstrip("/"), kept.workspace) if kept.blobs else ("", "")
 
 
 def _move_content(workspace: Workspace, here: Kept, there: Kept, progress: Progress) -> int:
     """See that all content that the history names is where the new place needs it; gives how many pieces that are."""
     names = _names(workspace, progress)
-    if here.blobs and here.blobs != there.blobs:
+    if _folder(here) == _folder(there):
+        return len(names)
+    if here.blobs:
         workspace.store.fetch(names, progress)
-    if there.blobs and here.blobs != there.blobs:
-        # Nobody else can clean up there: who would has to write to the new place, and that is shut.
-        leases = workspace.journal.leases
-        store = buckets.store_for(workspace.state, there, leases, workspace.lock, progress)
+    if there.blobs:
+        # Nobody else can clean up there: who would has to write to the new place, which is not open yet.
+        journal = workspace.journal
+        store = buckets.store_for(workspace.state, there, journal, workspace.lock, progress)
         try:
-            leases.release(store.share(progress))
+            journal.leases.release(store.share(progress))
             missing = store.unshared(names)
         finally:
             store.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from takeback.core.leases import Lease
+from takeback.core.leases import RESERVED, Lease
 from takeback.core.record import Record
 from takeback.errors import ConflictError, CorruptionError, JournalMoved, RunBusy, StoreMoved, UsageError
 from takeback.faults import crash_point
@@ -15,9 +15,6 @@ from takeback.storage.private import unusable
 from takeback.storage.rows import record_of
 
 ADOPTING = crash_point("store-adopting")
-
-RESERVED = "/takeback:"
-"""Leases of Takeback itself begin so: they are taken anew in the new place."""
 
 STARTS_ANEW = (
     "start again what has had it open since before; in another folder with this history, "
@@ -45,6 +42,7 @@ def refuse_at_work(claimed: int, leases: Collection[Lease]) -> None:
             "a worker is delivering what runs have deferred; nothing was moved",
             hint="stop `takeback outbox worker`, and try again; what a dead one held is free after a minute",
         )
+    # Takeback's own are taken anew in the new place.
     if live := [one.name for one in leases if one.is_live and not one.name.startswith(RESERVED)]:
         raise RunBusy(
             f"{', '.join(live[:3])} {'is' if len(live) == 1 else 'are'} locked; nothing was moved",
