@@ -108,10 +108,11 @@ class Assembly:
 
     def _noticed(self, given: config.Config) -> config.Config:
         """These settings, with a word where one of them has no effect any more."""
-        if given.store.store and stores.read(self.state) is None:
+        kept = stores.read(self.state)
+        if given.store.store and not (kept and kept.store):
             self.notices.append(
                 f"{config.FILE} names a store, but the history of this workspace is on this machine: a workspace "
-                "stays where it was begun"
+                "stays where it was begun; `takeback store copy` moves it"
             )
         return given
 
