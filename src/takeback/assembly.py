@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property, partial
 from pathlib import Path
 
-from takeback import config
+from takeback import buckets, config
 from takeback.core import events as e
 from takeback.core.change import Target
 from takeback.core.history import History
@@ -77,7 +77,7 @@ class Assembly:
         self.root = root
         self.state = state
         self.journal = journal
-        self.ledger = Ledger(journal)
+        self.ledger = Ledger(journal, self._share)
         self.notices: list[str] = []
         """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
         self._watching = watching
@@ -139,7 +139,21 @@ class Assembly:
 
     @cached_property
     def store(self) -> PackStore:
-        return PackStore(self.state / "packs")
+        """All content: on this machine, and in a bucket besides where one is configured."""
+        return buckets.store_of(self.state, self.journal, self.lock, self._progress, self._generation.rise)
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        kept = stores.read(self.state)
+        return bool(kept and kept.blobs)
+
+    def _share(self, again: bool) -> Collection[int]:  # noqa: FBT001
+        """What the ledger asks before it names content: that it is where others find it, too."""
+        if not self._is_shared:
+            return ()
+        if again:
+            self.store.renew()
+        return self.store.share()
 
     @cached_property
     def _generation(self) -> Generation:
@@ -382,6 +396,7 @@ class Assembly:
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""
+        self.ledger.refuse_elsewhere()
         with self.lock.held():
             history = self.history
             if not history.open_runs() and not history.open_actions():

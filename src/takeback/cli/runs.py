@@ -17,10 +17,10 @@ from takeback.core.lifecycle import Life
 from takeback.core.memory import flatten, keys_of
 from takeback.core.subjects import Action, Approval, Run, Step
 from takeback.core.values import view
-from takeback.engine.calls import in_doubt
+from takeback.engine.calls import in_doubt, stands
 from takeback.engine.replay import State
 from takeback.engine.wording import call_text, is_call, short
-from takeback.errors import ContentGone, RunBusy
+from takeback.errors import ContentGone, RunBusy, SeatLost
 from takeback.workspace import Workspace
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ T = TypeVar("T")
 def settle(workspace: Workspace) -> None:
     """Find out what is true now of what a crash left open; not while somebody is at work."""
     if workspace.history.open_actions() or workspace.history.open_runs():
-        with suppress(RunBusy):
+        with suppress(RunBusy, SeatLost):
             workspace.recover()
 
 
@@ -49,7 +49,7 @@ def doubtful(history: History, run: Run) -> list[Action]:
 
 def steps_done(history: History, run: Run) -> list[Step]:
     """The steps that are done and still stand."""
-    return [s for s in run.steps.values() if s.life is Life.DONE and not history.is_undone(s.body)]
+    return [s for s in run.steps.values() if s.life is Life.DONE and stands(history, s)]
 
 
 def waits_for_a_decision(history: History, run: Run) -> bool:

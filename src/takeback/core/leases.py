@@ -14,6 +14,8 @@ from takeback.core import ids
 from takeback.core.events import Process
 
 EVERYTHING = "."
+RESERVED = "/takeback:"
+"""What Takeback itself holds begins so. No path of the workspace does, and people are not shown it."""
 
 
 class Holder(msgspec.Struct, frozen=True):

@@ -164,7 +164,7 @@ class Recorder:
             # Also one that raised, was cut short, or could not be taken back: the other system has it.
             if standing(history, action):
                 return self._same(action, wanted)
-            if is_gone(history, action):
+            if is_gone(history, action) or id in history.moves.lost:
                 break
             if action.life is Life.DONE or at_work:
                 return self._same(action, wanted)
@@ -225,7 +225,9 @@ class Recorder:
         run, history = self.run, self._ledger.history
         attempts = [id for id in run.keys.get(wanted.key, ()) if is_gone(history, history.actions[id])]
         identity = f"key {run.began.key}" if run.began.key else f"run {run.id}"
-        key = keys.call_key(self._tracker.name, identity, run.began.generation, wanted.key, 1 + len(attempts))
+        key = keys.call_key(
+            self._tracker.origin, identity, run.began.generation, wanted.key, 1 + len(attempts)
+        )
         call = Call(wanted.name, wanted.plain["args"], wanted.plain["kwargs"], key)
         if wanted.effect is e.Effect.NONE and not wanted.apart:
             if passed:

@@ -1,4 +1,4 @@
-"""Where the journal of a workspace is kept, if not on this machine.
+"""Where the journal and the content of a workspace are kept, if not on this machine alone.
 
     <state>/store.json
 
@@ -19,16 +19,21 @@ from takeback.faults import fsync, write_all
 from takeback.storage.private import FILE_MODE, sync_folder, unusable
 
 FILE = "store.json"
-STORE_FORMAT = 1
+STORE_FORMAT = 2
+"""2 has a bucket for content."""
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A shared store, and what the workspace is called there."""
+    """A shared store, the bucket beside it, and what the workspace is called there."""
 
     format: int
     store: str
     """Its address, in which $NAME stands for a variable and $$ for a dollar."""
     workspace: str
+    blobs: str = ""
+    """The address of the bucket that has all content, written in the same way; empty without one."""
+    blobs_key: str = ""
+    """Where the key is that seals it: $NAME, or the path of a file. Never the key itself."""
 
     def __repr__(self) -> str:
         return f"<Kept {self.workspace}>"
