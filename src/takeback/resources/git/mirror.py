@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from takeback import faults
+from takeback.boot import boot_id
 from takeback.errors import BackendError, CorruptionError
 from takeback.ports import Progress
 from takeback.resources.git import packs
@@ -164,7 +165,7 @@ class Mirror:
             faults.reach(LINKED)
         if self.copied:
             for folder in {folder for folder, _ in missing}:
-                sync_folder(self.kept / folder)
+                faults.sync_folder(self.kept / folder)
             self.copied = False
 
     def _keep_one(self, source: Path, name: Path) -> None:
@@ -282,7 +283,7 @@ class Mirror:
         return [(folder, file) for folder in folders for file in _names(self.kept / folder, folder)]
 
     def _load(self) -> Folders:
-        boot = _boot()
+        boot = boot_id()
         try:
             found = msgspec.msgpack.decode(self._cache.read_bytes(), type=Folders)
         except (OSError, msgspec.DecodeError):
@@ -347,18 +348,3 @@ def _listed(folder: Path) -> Iterable[str]:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ()
-
-
-def sync_folder(path: Path | bytes) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        faults.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
