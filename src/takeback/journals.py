@@ -174,7 +174,6 @@ def visited(kept: Kept, scratch: Path) -> Journal:
 
 
 def literal(address: str) -> str:
->>>>>>> bc
     """An address as it is, with no variables in it."""
     return address.replace("$", "$$")
 

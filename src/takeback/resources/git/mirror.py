@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from takeback import faults
+from takeback.boot import boot_id
 from takeback.errors import BackendError, CorruptionError
 from takeback.ports import Progress
 from takeback.resources.git import packs
@@ -174,7 +175,7 @@ class Mirror:
             faults.reach(LINKED)
         if self.copied:
             for folder in {folder for folder, _ in missing}:
-                sync_folder(self.kept / folder)
+                faults.sync_folder(self.kept / folder)
             self.copied = False
 
     def _keep_one(self, source: Path, name: Path) -> None:
@@ -298,7 +299,7 @@ class Mirror:
         return [(folder, file) for folder in folders for file in _names(self.kept / folder, folder)]
 
     def _load(self) -> Folders:
-        boot = _boot()
+        boot = boot_id()
         try:
             found = msgspec.msgpack.decode(self._cache.read_bytes(), type=Folders)
         except (OSError, msgspec.DecodeError):
@@ -365,18 +366,3 @@ def listed(folder: Path) -> Iterable[str]:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ()
-
-
-def sync_folder(path: Path | bytes) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        faults.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -20,7 +20,6 @@ from takeback.errors import TakebackError
 from takeback.ports import Contents
 from takeback.resources.git import entry, locks, place, refs
 from takeback.resources.git.locks import Lock
-from takeback.resources.git.mirror import sync_folder
 from takeback.resources.git.place import Place
 from takeback.resources.git.reader import Reader
 from takeback.resources.git.scan import OWN
@@ -279,7 +278,7 @@ class Restorer:
                     os.makedirs(self._place.path(prefix + name), exist_ok=True)
         for folder in {os.path.dirname(self._place.path(work.name)) for work in works}:
             if os.path.isdir(folder):
-                sync_folder(folder)
+                faults.sync_folder(folder)
 
 
 def remove_above(where: Place, name: bytes) -> None:

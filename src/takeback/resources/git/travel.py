@@ -18,7 +18,7 @@ from takeback import faults
 from takeback.errors import CorruptionError
 from takeback.ports import Progress, Shelf
 from takeback.resources.git import packs
-from takeback.resources.git.mirror import COPY, is_file, is_whole, listed, sync_folder
+from takeback.resources.git.mirror import COPY, is_file, is_whole, listed
 
 BUNDLE_BYTES = 32 << 20
 
@@ -135,7 +135,7 @@ class Travel:
         for folder, name in sorted(came, key=lambda file: not file[1].endswith(".pack")):
             self._prove(folder, name, came[folder, name])
         for folder in {folder for folder, _ in came}:
-            sync_folder(self._kept / folder)
+            faults.sync_folder(self._kept / folder)
         self._nothing_unsent()
 
     def _write(self, piece: Piece) -> None:
