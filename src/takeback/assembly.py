@@ -30,7 +30,7 @@ from takeback.engine.outbox_resource import Intents
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
-from takeback.errors import TakebackError
+from takeback.errors import BackendError, TakebackError
 from takeback.ports import Journal, Observed, Progress, Resource, silent
 from takeback.ports_outbox import Outbox
 from takeback.resources.calls.resource import Call
@@ -108,10 +108,11 @@ class Assembly:
 
     def _noticed(self, given: config.Config) -> config.Config:
         """These settings, with a word where one of them has no effect any more."""
-        if given.store.store and stores.read(self.state) is None:
+        kept = stores.read(self.state)
+        if given.store.store and not (kept and kept.store):
             self.notices.append(
                 f"{config.FILE} names a store, but the history of this workspace is on this machine: a workspace "
-                "stays where it was begun"
+                "stays where it was begun; `takeback store copy` moves it"
             )
         return given
 
@@ -140,16 +141,20 @@ class Assembly:
     @cached_property
     def store(self) -> PackStore:
         """All content: on this machine, and in a bucket besides where one is configured."""
-        return buckets.store_of(self.state, self.journal.leases, self.lock, self._progress)
+        return buckets.store_of(self.state, self.journal, self.lock, self._progress, self._generation.rise)
 
     @cached_property
     def _is_shared(self) -> bool:
         kept = stores.read(self.state)
         return bool(kept and kept.blobs)
 
-    def _share(self) -> Collection[int]:
+    def _share(self, again: bool) -> Collection[int]:  # noqa: FBT001
         """What the ledger asks before it names content: that it is where others find it, too."""
-        return self.store.share() if self._is_shared else ()
+        if not self._is_shared:
+            return ()
+        if again:
+            self.store.renew()
+        return self.store.share()
 
     @cached_property
     def _generation(self) -> Generation:
@@ -190,6 +195,7 @@ class Assembly:
             generation=self._generation,
             keep_days=self.settings.store.keep_days,
             progress=self._progress,
+            shelf=self.store.shelf,
         )
 
     @cached_property
@@ -316,10 +322,18 @@ class Assembly:
         concurrency: int = 4,
         told: Callable[[Outcome], None] = lambda _: None,
         beat: Callable[[Tally], None] = lambda _: None,
+        away: Callable[[BackendError], None] = lambda _: None,
     ) -> Courier:
         """A worker that delivers what committed runs have deferred."""
-        clock = SystemClock()
-        return Courier(self.outbox, self._delivery, clock, concurrency=concurrency, told=told, beat=beat)
+        return Courier(
+            self.outbox,
+            self._delivery,
+            SystemClock(),
+            concurrency=concurrency,
+            told=told,
+            beat=beat,
+            away=away,
+        )
 
     @cached_property
     def leases(self) -> Leases:

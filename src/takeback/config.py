@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shlex
@@ -25,6 +26,12 @@ from takeback.errors import UsageError
 FILE = "takeback.toml"
 COMMAND_MAX = 10_000
 SEAT_LEAST_S, SEAT_MOST_S = 0.1, 86_400.0
+
+_AWS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3",
+)  # fmt: skip
+_KEY_BYTES = 32
 
 _began_in = ""
 
@@ -268,6 +275,50 @@ def debugging() -> bool:
 def actor() -> str:
     """Who is working here, for the log."""
     return _variable("TAKEBACK_ACTOR")
+
+
+def aws() -> dict[str, str]:
+    """What the environment says of buckets: the usual variables, else the profile in the usual file."""
+    found = {name.lower(): given for name in _AWS if (given := _variable(name))}
+    if "aws_access_key_id" not in found:
+        found = _profile() | found
+    return found
+
+
+def _profile() -> dict[str, str]:
+    """The keys of a profile, as the programs of Amazon keep them."""
+    named = _variable("AWS_SHARED_CREDENTIALS_FILE") or str(home_folder() / ".aws/credentials")
+    reader = configparser.RawConfigParser()
+    try:
+        reader.read(named, "utf-8")
+    except (configparser.Error, UnicodeDecodeError):
+        return {}
+    profile = _variable("AWS_PROFILE") or "default"
+    return dict(reader.items(profile)) if reader.has_section(profile) else {}
+
+
+def blobs_key(named: str) -> bytes:
+    """The key that seals content in a bucket: $NAME is the variable that has it, anything else a file."""
+    if not named:
+        return b""
+    hint = "a key is 32 random bytes as 64 hexadecimal digits, from `openssl rand -hex 32`"
+    if named.startswith("$"):
+        text, where = _variable(named.removeprefix("$").strip("{}")), f"the variable {named[1:]}"
+    else:
+        where = f"the file {named}"
+        try:
+            text = Path(os.path.expanduser(named)).read_text("ascii")
+        except (OSError, UnicodeDecodeError):
+            text = ""
+    if not text:
+        raise UsageError(f"the key of the bucket is missing: {where} has none; nothing was done", hint=hint)
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise UsageError(f"{where} has no key for a bucket; nothing was done", hint=hint)
+    return key
 
 
 def postgres_options() -> str:

@@ -151,6 +151,19 @@ class BlobStore(Protocol):
         """Everything put so far survives a power cut when this returns."""
 
 
+class Shelf(Protocol):
+    """Bytes by name where other machines find them. What was put never changes."""
+
+    def put_new(self, name: str, data: bytes) -> None:
+        """Put them there, unless they are there. Durable when this returns."""
+
+    def get(self, name: str) -> bytes:
+        """What was put there, unchanged; raises CorruptionError where it is not."""
+
+    def names(self, under: str) -> Iterable[str]:
+        """All names that begin so."""
+
+
 class Contents(Protocol):
     """What is in files, large or sparse, by name."""
 

@@ -34,8 +34,11 @@ SHARES_MAX = 5
 class Ledger:
     """Appends events and keeps the fold of all of them at hand."""
 
-    def __init__(self, journal: Journal, share: Callable[[], Collection[int]] = tuple) -> None:
-        """`share` brings all content to where others find it, and gives the leases under which it may be named."""
+    def __init__(self, journal: Journal, share: Callable[[bool], Collection[int]] = lambda _: ()) -> None:
+        """`share` brings all content to where others find it, and gives the leases under which it may be named.
+
+        It is told whether one that it gave is lost.
+        """
         self.journal = journal
         self._share = share
         self.history = History()
@@ -58,21 +61,22 @@ class Ledger:
     ) -> tuple[Record, ...]:
         """Write events; from here they have happened."""
         events = [_without_secrets(event) for event in events]
+        # Without the lock: appends of several threads share a commit.
+        records = self._append(events, stream, durable=durable)
         with self._lock:
-            records = self._append(events, stream, durable=durable)
-            if records[0].seq != self.history.seq + 1:
-                self.refresh()
-            else:
+            if records[0].seq == self.history.seq + 1:
                 for record in records:
                     self.history.apply(record)
+            elif records[-1].seq > self.history.seq:
+                self.refresh()  # in order: others wrote before these, here or elsewhere
             self._keep_seat()
-            return records
+        return records
 
     def _append(self, events: Sequence[Event], stream: str, *, durable: bool) -> tuple[Record, ...]:
         """The rule of a shared journal is kept here: it never names content that only one machine has."""
         fences, naming = self._fences_for(stream, events), any(map(_names_content, events))
-        for _ in range(SHARES_MAX if naming else 1):
-            shared = self._share() if naming else ()
+        for turn in range(SHARES_MAX if naming else 1):
+            shared = self._share(turn > 0) if naming else ()
             try:
                 return self.journal.append(events, stream=stream, durable=durable, fences=[*fences, *shared])
             except LeaseLost:

@@ -27,13 +27,13 @@ from takeback.errors import BackendError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
 from takeback.ports_moving import Stored
+from takeback.storage.anchoring import Anchoring
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
+from takeback.storage.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
+from takeback.storage.line import Line
 from takeback.storage.postgres import leases, loose, outbox_rows, statements
-from takeback.storage.postgres.anchoring import Anchoring
 from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_lost
-from takeback.storage.postgres.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
-from takeback.storage.postgres.line import Line
 from takeback.storage.postgres.link import BUSY_S, Address
 from takeback.storage.postgres.moving import PostgresMoving
 from takeback.storage.postgres.notify import Bell
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 15.0
 """How long a server that went away is waited for."""
 GROUP_MAX, STREAMS_MAX, LOOSE_MAX = 256, 512, 1000
+CATCH_UP_MAX = 10_000
+"""Of more events than this, that others wrote, only the last is anchored here."""
 RIVALRY = 16
 """After somebody else wrote in between, so many appends hold the row before they look."""
 
@@ -77,7 +79,7 @@ class PostgresJournal:
     ) -> None:
         """Without a `place` it appends wherever the workspace sits."""
         self.address = Address(dsn, busy_s=busy_s)
-        self._anchoring = Anchoring(anchor)
+        self._anchoring = Anchoring(anchor, "the database", catch_up_max=CATCH_UP_MAX)
         self.anchor = self._anchoring.file
         self._clock = clock or SystemClock()
         self._line = Line()
@@ -111,15 +113,9 @@ class PostgresJournal:
             raise UsageError("the name of a stream or a key cannot have a NUL in it. Nothing was recorded")
         waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
-        line, leads = self._line, False
-        line.refuse_nesting()
-        try:
-            leads = line.join(waiting)
-            while leads and not waiting.is_done:
-                self._lead(line)
-        finally:
-            line.leave(waiting, leads=leads)
-        return waiting.answer()
+        self._session.refuse_nesting()  # whoever uses the connection must not wait for who waits for it
+        line = self._line
+        return line.append(waiting, lambda: self._lead(line))
 
     def _lead(self, line: Line) -> None:
         """Commit what stands in line, for everybody who waits there."""

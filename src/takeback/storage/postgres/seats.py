@@ -18,8 +18,8 @@ from takeback.core.events import Event
 from takeback.core.ids import WORKSPACE
 from takeback.core.seats import Place, Seat, WorkspaceSeated
 from takeback.errors import JournalMoved, SeatHeld, SeatLost
+from takeback.storage.group import Waiting
 from takeback.storage.postgres import statements
-from takeback.storage.postgres.group import Waiting
 from takeback.storage.postgres.outbox import Decide
 from takeback.storage.postgres.session import Session
 from takeback.storage.rows import Batch
