@@ -24,6 +24,7 @@ from takeback.engine.prune import Limits, needed
 from takeback.errors import (
     BackendError,
     ConflictError,
+    ContentGone,
     CorruptionError,
     RefusedError,
     RunBusy,
@@ -181,6 +182,13 @@ def _refuse_at_work(workspace: Workspace) -> None:
 def _names(workspace: Workspace, progress: Progress) -> set[bytes]:
     """All content that the history names and that is kept, whatever the limits say."""
     journal, observed = workspace.journal, workspace.tracker.observed
+    for mark in workspace.history.marks.values():
+        # No clean-up lets go of the last one. Where even that is gone, what else is gone was not let go on purpose.
+        if mark.resource in observed and not observed[mark.resource].keeps(mark):
+            raise ContentGone(
+                f"the {mark.resource} of the last record are neither here nor in the bucket; nothing was moved",
+                hint="see that the bucket is the right one; `takeback verify` shows what is missing",
+            )
     return needed(journal.read(), (), observed, Limits(0, 0, 0), 0, progress, workspace.history.values())
 
 
