@@ -195,6 +195,7 @@ class Assembly:
             generation=self._generation,
             keep_days=self.settings.store.keep_days,
             progress=self._progress,
+            shelf=self.store.shelf,
         )
 
     @cached_property

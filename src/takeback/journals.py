@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from takeback import addresses, buckets, config
+from takeback.core.seats import Place
 from takeback.errors import RunBusy, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Journal
@@ -87,7 +88,7 @@ def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") 
         written, bucket = literal(store) or settings.store, literal(blobs) or settings.blobs
         if written:
             wanted = Kept(STORE_FORMAT, written, workspace or settings.workspace, bucket, settings.blobs_key)
-            kept = _begin(state, root, wanted)
+            kept = begin(state, root, wanted)
         elif bucket:
             raise UsageError(
                 "a bucket for content needs a store for the history beside it; nothing was recorded",
@@ -98,7 +99,7 @@ def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") 
     return opened(state, kept)
 
 
-def _begin(state: Path, root: Path, wanted: Kept) -> Kept:
+def begin(state: Path, root: Path, wanted: Kept) -> Kept:
     """Begin a workspace in a shared store, or join it where another machine has."""
     from takeback.storage.postgres.link import Address
 
@@ -148,6 +149,28 @@ def _unchanged(state: Path, kept: Kept | None, store: str, workspace: str, blobs
         kept = msgspec.structs.replace(kept, format=STORE_FORMAT, store=literal(store))
         stores.write(state, kept)
     return kept
+
+
+def visited(kept: Kept, scratch: Path) -> Journal:
+    """The journal of a workspace that has been begun elsewhere, to look into it. UsageError where there is none."""
+    from takeback.storage.postgres.journal import PostgresJournal
+    from takeback.storage.postgres.moving import peek
+
+    dsn = config.expanded(kept.store)
+    if not addresses.is_address(dsn):
+        raise UsageError(
+            f"{addresses.hidden(dsn)} is no address of a store; nothing was done",
+            hint="postgresql://host/database",
+        )
+    head = peek(dsn, kept.workspace)
+    if head is None or not head.count:
+        raise UsageError(
+            f"there is no workspace {kept.workspace!r} in {addresses.hidden(dsn)}; nothing was done",
+            hint="see `workspace` in the takeback.toml of the machine that it was on",
+        )
+    Anchor(scratch / ANCHOR).start(lost=0)
+    here = Place("", "", "")
+    return PostgresJournal(dsn, kept.workspace, scratch / ANCHOR, place=here, may_sit=False)
 
 
 def literal(address: str) -> str:

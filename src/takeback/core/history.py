@@ -67,7 +67,7 @@ class History:
         _APPLY[type(event)](self, record, event)
         for mark in getattr(event, "marks", ()):
             self.marks[mark.resource] = mark
-            self.moves.looked(mark.resource)
+            self.moves.looked(mark.resource, record.at_us)
 
     # What stands
 

@@ -198,6 +198,7 @@ class Caller:
     def _begin(self, wanted: Wanted) -> tuple[Call, str]:
         self._recorder.refuse_unready(wanted)
         wanted = self._recorder.foreseen(wanted)
+        self._recorder.keep_off(wanted)
         passed = self._recorder.gate.pass_through(
             self._recorder.run.id,
             wanted.name,

@@ -13,7 +13,8 @@ import msgspec
 from takeback.core.codec import text_of
 from takeback.core.seats import Place
 from takeback.errors import CorruptionError
-from takeback.storage.private import sync_folder, unusable, write_whole
+from takeback.faults import sync_folder
+from takeback.storage.private import unusable, write_whole
 from takeback.storage.registry import read_card
 
 FILE = "place"

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from takeback.errors import BackendError, CorruptionError, FormatTooNew
-from takeback.faults import fsync, write_all
-from takeback.storage.private import FILE_MODE, sync_folder, unusable
+from takeback.faults import fsync, sync_folder, write_all
+from takeback.storage.private import FILE_MODE, unusable
 
 FILE = "store.json"
 STORE_FORMAT = 2
