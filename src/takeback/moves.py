@@ -33,6 +33,7 @@ from takeback.errors import (
 )
 from takeback.faults import crash_point, reach
 from takeback.ports import Head, Journal, Progress, silent
+from takeback.resources.git.travel import send_all
 from takeback.storage import stores
 from takeback.storage.stores import HERE, STORE_FORMAT, Kept
 from takeback.workspace import Workspace
@@ -210,6 +211,7 @@ def _move_content(workspace: Workspace, here: Kept, there: Kept, progress: Progr
         store = buckets.store_for(workspace.state, there, journal, workspace.lock, progress)
         try:
             journal.leases.release(store.share(progress))
+            send_all(workspace.state, store.shelf, progress)
             missing = store.unshared(names)
         finally:
             store.close()
@@ -218,6 +220,8 @@ def _move_content(workspace: Workspace, here: Kept, there: Kept, progress: Progr
                 f"{len(missing):,} pieces of content are not in the bucket; nothing was moved",
                 hint="`takeback verify --deep` shows what is missing here",
             )
+    else:
+        send_all(workspace.state, None, progress)
     return len(names)
 
 

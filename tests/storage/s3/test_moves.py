@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ import pytest
 import takeback
 from takeback import moves
 from takeback.errors import ContentGone, UsageError
+from takeback.ports import silent
+from takeback.resources.git.mirror import is_file
+from takeback.resources.git.travel import Travel
 from takeback.storage import stores
 from takeback.storage.bucket import SharedStore
 from takeback.storage.packs import PackStore
@@ -103,6 +107,35 @@ def test_it_does_not_leave_what_is_not_there_any_more(root: Path, tmp_path: Path
     hidden.rename(bucket)
     go(root, moves.LOCAL)
     assert here_alone(root) == set()
+
+
+def test_a_repository_goes_from_bucket_to_bucket(root: Path, tmp_path: Path) -> None:
+    """What was sent to one is not taken to be in another, nor what was made in between."""
+
+    def commit(name: str) -> None:
+        (root / name).write_text(name)
+        for words in (["add", "-A"], ["commit", "-qm", name]):
+            subprocess.run(["git", *words], cwd=root, check=True)
+        with takeback.open(root) as tb:
+            tb.save(name)
+
+    def objects_in(bucket: Path) -> int:
+        """How many of the kept objects come back from there."""
+        with takeback.open(root) as tb:
+            assert tb.store.shelf
+            fresh = tmp_path / f"from {bucket.name}" / "objects"
+            Travel(fresh, tb.store.shelf, silent).fetch()
+            return sum(path.is_file() and is_file(path.parent.name, path.name) for path in fresh.glob("*/*"))
+
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)
+    commit("first")
+    one, two = tmp_path / "one", tmp_path / "two"
+    go(root, f"${STORE}", f"file://{one}", "git")
+    assert objects_in(one) == 4  # a commit, a tree, two files
+    go(root, moves.LOCAL)
+    commit("second")
+    go(root, f"${STORE}", f"file://{two}", "git")
+    assert objects_in(two) == 7
 
 
 def test_a_bucket_needs_a_server(root: Path, tmp_path: Path) -> None:
