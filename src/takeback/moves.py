@@ -24,6 +24,7 @@ from takeback.engine.prune import Limits, needed
 from takeback.errors import (
     BackendError,
     ConflictError,
+    ContentGone,
     CorruptionError,
     RefusedError,
     RunBusy,
@@ -32,6 +33,7 @@ from takeback.errors import (
 )
 from takeback.faults import crash_point, reach
 from takeback.ports import Head, Journal, Progress, silent
+from takeback.resources.git.travel import send_all
 from takeback.storage import stores
 from takeback.storage.stores import HERE, STORE_FORMAT, Kept
 from takeback.workspace import Workspace
@@ -181,6 +183,13 @@ def _refuse_at_work(workspace: Workspace) -> None:
 def _names(workspace: Workspace, progress: Progress) -> set[bytes]:
     """All content that the history names and that is kept, whatever the limits say."""
     journal, observed = workspace.journal, workspace.tracker.observed
+    for mark in workspace.history.marks.values():
+        # No clean-up lets go of the last one. Where even that is gone, what else is gone was not let go on purpose.
+        if mark.resource in observed and not observed[mark.resource].keeps(mark):
+            raise ContentGone(
+                f"the {mark.resource} of the last record are neither here nor in the bucket; nothing was moved",
+                hint="see that the bucket is the right one; `takeback verify` shows what is missing",
+            )
     return needed(journal.read(), (), observed, Limits(0, 0, 0), 0, progress, workspace.history.values())
 
 
@@ -202,6 +211,7 @@ def _move_content(workspace: Workspace, here: Kept, there: Kept, progress: Progr
         store = buckets.store_for(workspace.state, there, journal, workspace.lock, progress)
         try:
             journal.leases.release(store.share(progress))
+            send_all(workspace.state, store.shelf, progress)
             missing = store.unshared(names)
         finally:
             store.close()
@@ -210,6 +220,8 @@ def _move_content(workspace: Workspace, here: Kept, there: Kept, progress: Progr
                 f"{len(missing):,} pieces of content are not in the bucket; nothing was moved",
                 hint="`takeback verify --deep` shows what is missing here",
             )
+    else:
+        send_all(workspace.state, None, progress)
     return len(names)
 
 

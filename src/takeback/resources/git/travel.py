@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from takeback.resources.git import packs
 from takeback.resources.git.mirror import COPY, is_file, is_whole, listed
 
 BUNDLE_BYTES = 32 << 20
+UNSENT = "unsent"
 
 NOTED = faults.crash_point("git-unsent-noted")
 SENT = faults.crash_point("git-bundle-sent")
@@ -51,7 +53,7 @@ class Travel:
         self._shelf = shelf
         self._progress = progress
         self._under = f"git/{kept.name}/"
-        self._list = kept / "unsent"
+        self._list = kept / UNSENT
 
     def note(self, files: Iterable[File]) -> None:
         """These are about to be kept, and are not there yet. Durable when this returns."""
@@ -181,6 +183,20 @@ class Travel:
                 f"{name} in the shared store has {strange[0]!r} in it, which is no git object"
             )
         return pieces
+
+
+def send_all(state: Path, shelf: Shelf | None, progress: Progress) -> None:
+    """Have all that is kept of repositories on another shelf than before, or on none any more. Under the lock."""
+    for name in listed(state / "git"):
+        kept = state / "git" / name
+        (kept / UNSENT).unlink(missing_ok=True)  # what was sent elsewhere was not sent there
+        if shelf and kept.is_dir():
+            Travel(kept, shelf, progress).send(partial(_every_file, kept))
+
+
+def _every_file(kept: Path) -> Iterator[File]:
+    for folder in listed(kept):
+        yield from ((folder, name) for name in listed(kept / folder) if is_file(folder, name))
 
 
 def _bundles(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
