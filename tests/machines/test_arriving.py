@@ -194,7 +194,9 @@ def test_two_who_want_it(shop: Shop) -> None:
         shop.silent(new)
         shop.carry_content(new)
     with shop.two.at_work():
-        seen = [arriving.look(new, store=os.environ[tools.STORE], workspace=shop.name) for new in (first, second)]
+        seen = [
+            arriving.look(new, store=os.environ[tools.STORE], workspace=shop.name) for new in (first, second)
+        ]
         arriving.arrive(seen[0])
         with pytest.raises(SeatHeld, match=f"sits in .*:{first}"):
             arriving.arrive(seen[1])
