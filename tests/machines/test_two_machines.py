@@ -132,8 +132,7 @@ def test_a_machine_that_lives_keeps_its_workspace(shop: Shop) -> None:
         "--blobs",
         os.environ[tools.BLOBS],
     ]
-    clocks: list[list[str]] = [[], ["faketime", "-f", "+1h"], ["faketime", "-f", "-1h"]]
-    for clock in clocks:
+    for clock in ([], ["faketime", "-f", "+1h"]):
         said = shop.two.takeback(*words, code=3, before=clock)
         assert "which showed a sign of life" in said and "nothing was brought" in said
     assert not new.exists()
@@ -182,7 +181,7 @@ def test_somebody_edits_what_was_brought(shop: Shop) -> None:
     }
 
 
-def test_a_workspace_that_moves_twice(shop: Shop) -> None:
+def test_a_workspace_that_moves_again_and_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.begin()
     with shop.one.at_work():
         tools.work(str(shop.one.folder()))
@@ -201,5 +200,8 @@ def test_a_workspace_that_moves_twice(shop: Shop) -> None:
             seats = [r.event for r in tb.journal.read() if isinstance(r.event, WorkspaceSeated)]
     assert [Path(seat.place.root).name for seat in seats] == ["work", "first", "second"]
     assert [seat.is_move for seat in seats] == [False, True, True]
+    # It sits there for a minute now.
+    monkeypatch.setenv("TAKEBACK_SEAT_S", "60")
+    shop.moved(shop.two.folder("third"))
     with pytest.raises(SeatHeld):
-        shop.moved_now(shop.two.folder("third"))
+        shop.moved_now(shop.two.folder("fourth"))
