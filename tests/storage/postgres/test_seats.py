@@ -70,7 +70,7 @@ def move(journal: PostgresJournal) -> None:
 
 def test_the_first_who_appends_sits_down_once(at: Open) -> None:
     one = at("one")
-    assert one.seats and one.seats.now() is None and one.seats.mine is None
+    assert one.seats and one.seats.now() is None
     say(one, "a")
     say(one, "b")
     seat = one.seats.now()
