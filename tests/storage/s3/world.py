@@ -116,3 +116,18 @@ def verify(where: Path, **more: Any) -> None:
         assert found.store.unshared(live) == set()
         assert found.store.bucket.list("condemned") == {}
         found.close()
+
+
+def history(where: str) -> None:
+    """Two machines live through some turns; what they promise is in the journal."""
+    folder = Path(where)
+    for turn in range(2):
+        one, two = Machine(folder, "one"), Machine(folder, "two")
+        for n in range(2):
+            one.name(b"kept %d %d" % (turn, n) * 200)
+            two.name(b"old %d %d" % (turn, n) * 300, kept=False)
+        two.name(b"kept %d 0" % turn * 200)
+        one.clean_up()
+        two.store.fetch(two.live())
+        one.close()
+        two.close()
