@@ -39,7 +39,7 @@ _WHICH = b" WHERE o.workspace = %s AND o.id = %s "
 _DEFERRED = (
     b"INSERT INTO takeback_store.outbox (workspace, id, run, state, ord, changed_us)"
     b" SELECT %s, m.id, m.run, 'held', nullif(m.ord, ''), m.at_us"
-    b" FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[]) AS m(id, run, ord, at_us)"
+    b" FROM unnest(%b::bigint[], %b::text[], %b::text[], %b::bigint[]) AS m(id, run, ord, at_us)"
 )
 # The first of an ordering key is due, the others wait behind it. Due by the server's clock, which all go by.
 _PLACE = (
@@ -52,13 +52,13 @@ _REVIVED = _OUTBOX + _PLACE + b", attempts = 0" + _WHICH + b"AND o.state = 'dead
 _MOVED = (
     _OUTBOX + b"state = m.state, attempts = greatest(attempts, m.attempt), unsure = o.unsure OR m.unsure,"
     b" due_us = m.due_us, changed_us = m.at_us, owner = '', lease = '-infinity', started = false"
-    b" FROM unnest(%s::bigint[], %s::text[], %s::int[], %s::bool[], %s::bigint[], %s::bigint[])"
+    b" FROM unnest(%b::bigint[], %b::text[], %b::int[], %b::bool[], %b::bigint[], %b::bigint[])"
     b" AS m(id, state, attempt, unsure, due_us, at_us)"
     b" WHERE o.workspace = %s AND o.id = m.id RETURNING o.ord, o.state"
 )
 _FAILED = (
     b"INSERT INTO takeback_store.outbox_attempts (workspace, intent, seq)"
-    b" SELECT %s, m.* FROM unnest(%s::bigint[], %s::bigint[]) AS m"
+    b" SELECT %s, m.* FROM unnest(%b::bigint[], %b::bigint[]) AS m"
 )
 # Of each ordering key that nothing is on its way of, the first that waits.
 _NEXT = (
@@ -86,8 +86,15 @@ _CLAIM = (
     _OUTBOX + b"state = 'claimed', fence = fence + 1, owner = %s, started = false,"
     b" lease = clock_timestamp() + %s * interval '1 second' WHERE o.workspace = %s AND o.id = ANY(%s)"
 )
-# In the order of their numbers, so that two that hold several do not wait for each other.
+# In the order of their numbers, so that two that hold several do not wait for each other. Each is found by its number
+# alone: the server would else look through all that are claimed, of which it knows no better than that they are few.
 _HOLD_MINE = (
+    b"SELECT h.workspace, h.id FROM unnest(%b::bigint[], %b::bigint[], %b::text[]) AS m(id, fence, owner)"
+    b" CROSS JOIN LATERAL (SELECT o.workspace, o.id, o.fence, o.owner, o.state FROM takeback_store.outbox o"
+    b" WHERE o.workspace = %s AND o.id = m.id FOR UPDATE) AS h"
+    b" WHERE h.fence = m.fence AND h.owner = m.owner AND h.state = 'claimed'"
+)
+_MINE = (
     b"SELECT o.workspace, o.id FROM takeback_store.outbox o,"
     b" unnest(%b::bigint[], %b::bigint[], %b::text[]) AS m(id, fence, owner)"
     b" WHERE o.workspace = %s AND o.id = m.id AND o.fence = m.fence AND o.owner = m.owner AND o.state = 'claimed'"
@@ -96,7 +103,7 @@ _HOLD_MINE = (
 _MINE = b"WITH mine AS (" + _HOLD_MINE + b") " + _OUTBOX
 _OF_MINE = b" FROM mine WHERE o.workspace = mine.workspace AND o.id = mine.id RETURNING o.workspace, o.id"
 _RESULTS = (
-    _OUTBOX + b"result = m.result FROM unnest(%s::bigint[], %s::bytea[]) AS m(id, result)"
+    _OUTBOX + b"result = m.result FROM unnest(%b::bigint[], %b::bytea[]) AS m(id, result)"
     b" WHERE o.workspace = %s AND o.id = m.id"
 )
 _START = _MINE + b"started = %s" + _OF_MINE
@@ -244,7 +251,8 @@ def keep_results(db: Db, workspace: int, results: Mapping[str, bytes]) -> None:
 
 
 def _claims(queued: Sequence[Queued]) -> tuple[list[int], list[int], list[str]]:
-    return [ids.seq_of(q.id) for q in queued], [q.fence for q in queued], [q.owner for q in queued]
+    claims = sorted((ids.seq_of(one.id), one.fence, one.owner) for one in queued)
+    return [id for id, _, _ in claims], [fence for _, fence, _ in claims], [owner for _, _, owner in claims]
 
 
 def _names(found: Iterable[tuple[Any, ...]]) -> frozenset[str]:
