@@ -7,7 +7,6 @@ its last attempt. A rollback cancels it as long as it was not delivered.
 from __future__ import annotations
 
 from enum import StrEnum
-from sys import intern
 from typing import Any
 
 import msgspec
@@ -213,13 +212,14 @@ class Intents:
     def __init__(self) -> None:
         self.every: dict[str, Intent] = {}
         self._keyed: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._texts: dict[str, str] = {}
+        """What many have in common is kept once."""
         self._held: dict[str, dict[str, Intent]] = {}
 
     def apply(self, id: str, run: str, event: IntentEvent) -> str:
         """Take in an event; gives what is wrong with it, if anything is."""
         if isinstance(event, IntentDeferred):
-            # What many have in common is kept once.
-            run, about, step = intern(run), intern(event.about), intern(event.step)
+            run, about, step = (self._texts.setdefault(text, text) for text in (run, event.about, event.step))
             made = self.every[id] = Intent(id, run, about, step, event.intent, event.full)
             keyed = self._keyed.setdefault(run, {})
             keyed[event.key] = (*keyed.get(event.key, ()), id)

@@ -12,17 +12,22 @@ from typing import NamedTuple
 from takeback.core.record import Record
 from takeback.errors import TakebackError
 from takeback.ports import Head
-from takeback.storage.rows import NOTHING, Batch, Stored, refuse_lost
+from takeback.ports_moving import Stored
+from takeback.storage.rows import NOTHING, Batch, refuse_lost
 
 
 class Waiting:
     """An append and what became of it."""
 
-    __slots__ = ("_bell", "batch", "durable", "error", "fences", "is_done", "is_woken", "records")
+    __slots__ = ("_bell", "anywhere", "batch", "durable", "error", "fences", "is_done", "is_woken", "records")
 
-    def __init__(self, batch: Batch, *, durable: bool, fences: Collection[int] = ()) -> None:
+    def __init__(
+        self, batch: Batch, *, durable: bool, fences: Collection[int] = (), anywhere: bool = False
+    ) -> None:
+        """`anywhere` says that it is written for whoever asks, wherever the workspace sits."""
         self.batch = batch
         self.fences = fences
+        self.anywhere = anywhere
         self.durable = durable
         self.records: tuple[Record, ...] = ()
         self.error: BaseException | None = None

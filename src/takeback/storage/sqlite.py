@@ -20,14 +20,16 @@ from takeback.core.record import Record
 from takeback.errors import CorruptionError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
+from takeback.ports_moving import Stored
 from takeback.storage import sqlite_leases, sqlite_outbox_rows, sqlite_rows
 from takeback.storage.anchoring import Anchoring
 from takeback.storage.audit import StoredOrTorn, audit
 from takeback.storage.clock import SystemClock
 from takeback.storage.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
 from takeback.storage.line import Line
-from takeback.storage.rows import NOTHING, Batch, Stored, missing, record_of, unreadable
+from takeback.storage.rows import NOTHING, Batch, missing, record_of, unreadable
 from takeback.storage.sqlite_errors import explain
+from takeback.storage.sqlite_moving import SqliteMoving, refuse_shut
 from takeback.storage.sqlite_outbox import SqliteOutbox
 from takeback.storage.sqlite_session import Session
 
@@ -46,6 +48,8 @@ class SqliteJournal:
 
     Its folder must be there; `private.private_folder` makes it as it should be.
     """
+
+    seats = None  # it is with its folder
 
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
         self.path = path
@@ -148,6 +152,8 @@ class SqliteJournal:
         earlier = {key: found for key in keys_of(group) if (found := sqlite_rows.find(db, key))}
         if any(waiting.batch.key not in earlier for waiting in group):
             self._session.refuse_replaced()
+            if not self._anchoring.is_trusted:
+                refuse_shut(db)  # its anchor goes on with the journal, which is elsewhere now
             self._anchoring.trust(head, lambda after: sqlite_rows.digests(db, after=after))
         known = self._view.ends if self._view.head == head else {}
         ends = {stream: sqlite_rows.head(db, stream) for stream in streams_of(group) - known.keys()}
@@ -190,6 +196,10 @@ class SqliteJournal:
     @cached_property
     def leases(self) -> sqlite_leases.SqliteLeases:
         return sqlite_leases.SqliteLeases(self, self._clock.now_us)
+
+    @cached_property
+    def moving(self) -> SqliteMoving:
+        return SqliteMoving(self)
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
         with self._session as db:

@@ -10,7 +10,8 @@ import apsw
 from takeback.core.record import Record
 from takeback.errors import BackendError
 from takeback.ports import Head
-from takeback.storage.rows import NOTHING, Stored, record_of
+from takeback.ports_moving import Stored
+from takeback.storage.rows import NOTHING, record_of
 
 PAGE_ROWS = 1000
 PAGE_BYTES = 4 << 20

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -47,23 +45,13 @@ from takeback.testing.intents import (
     released,
     state,
 )
+from takeback.testing.of_journal import OfJournal
 
 WORKERS = 4
 
 
-class OutboxContract:
+class OutboxContract(OfJournal):
     """Subclass it, with a name that pytest collects."""
-
-    def open(self, where: Path) -> Journal:
-        """The journal that is kept in this folder."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def journal(self, tmp_path: Path) -> Iterator[Journal]:
-        journal = self.open(tmp_path)
-        yield journal
-        assert list(journal.check()) == []
-        journal.close()
 
     @pytest.fixture
     def outbox(self, journal: Journal) -> Outbox:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,9 +51,11 @@ class Session:
         self._users: set[int] = set()
         self._is_closed = False
         self._db: Db | None = None
+        self._away_since: float | None = None
 
     def patience(self) -> Patience:
-        return Patience(self._patience_s)
+        """A server that is away is waited for once, and not anew by everybody who stands in line."""
+        return Patience(self._patience_s, self._away_since)
 
     @contextmanager
     def using(self) -> Iterator[None]:
@@ -96,6 +99,7 @@ class Session:
         if self._is_closed:
             raise UsageError("the journal is closed; nothing was recorded")
         if self._db is None:
+            self._away_since = self._away_since or time.monotonic()
             db = self.address.connect()
             try:
                 self.id = statements.workspace(db, self.workspace)
@@ -104,6 +108,7 @@ class Session:
                 db.close()
                 raise
             self._db = db
+            self._away_since = None
         return self._db
 
     def roll_back(self, db: Db) -> None:
