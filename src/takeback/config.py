@@ -25,6 +25,7 @@ from takeback.errors import UsageError
 
 FILE = "takeback.toml"
 COMMAND_MAX = 10_000
+SEAT_LEAST_S, SEAT_MOST_S = 0.1, 86_400.0
 
 _AWS = (
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION",
@@ -323,6 +324,21 @@ def blobs_key(named: str) -> bytes:
 def postgres_options() -> str:
     """What the environment gives every session with a PostgreSQL server."""
     return os.environ.get("PGOPTIONS", "")
+
+
+def seat_s() -> float:
+    """After so long without a sign of life from its folder a workspace of a shared store can be moved."""
+    given = os.environ.get("TAKEBACK_SEAT_S", "") or "60"
+    try:
+        found = float(given)
+    except ValueError:
+        found = 0.0
+    if not SEAT_LEAST_S <= found <= SEAT_MOST_S:
+        raise UsageError(
+            f"TAKEBACK_SEAT_S is {given!r}; nothing was done",
+            hint=f"a number of seconds, {SEAT_LEAST_S:g} to {SEAT_MOST_S:g}",
+        )
+    return found
 
 
 def smtp() -> str:

@@ -16,7 +16,9 @@ from takeback.core.events import Did, Event, Mark
 from takeback.core.record import Record
 from takeback.core.rollback import Do, OnConflict
 from takeback.ports_leases import LeaseStore
+from takeback.ports_moving import Moving
 from takeback.ports_outbox import Outbox
+from takeback.ports_seats import Seats
 
 T = TypeVar("T")
 
@@ -67,6 +69,14 @@ class Journal(Protocol):
     @property
     def leases(self) -> LeaseStore:
         """Who may work on what."""
+
+    @property
+    def seats(self) -> Seats | None:
+        """In which folder the workspace is. None where it is always in the same one: its journal is with it."""
+
+    @property
+    def moving(self) -> Moving:
+        """Its way to another place, or in from one."""
 
     def append(
         self,

@@ -223,7 +223,7 @@ def test_a_doctor_that_is_killed_leaves_nothing(desk: Desk) -> None:
         env=environment(desk.home) | desk.surroundings,
         stdout=subprocess.DEVNULL,
     )
-    wait_for(lambda: list(desk.scratch.glob("*/work/made.txt")))
+    wait_for(lambda: list(desk.scratch.rglob("made.txt")))  # its trial is under way
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_for(lambda: not list(desk.scratch.iterdir()))

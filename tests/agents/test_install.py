@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import pty
 import re
 import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,10 +13,11 @@ from click.shell_completion import ShellComplete
 from takeback.agents import settings
 from takeback.cli.app import app
 from takeback.daemon.command import hook_command
-from tests.cli.inside import Inside
-from tests.cli.processes import bound
-from tests.world.cli import Result, Workspace, environment
+from takeback.testing import crash
+from tests.cli.processes import bound, on_terminal
 from tests.world.picture import picture
+
+from .desk import Desk
 
 AGENTS = list(settings.LAYOUTS)
 FOREIGN = """\
@@ -33,28 +29,9 @@ FOREIGN = """\
 """
 
 
-class Desk(Inside):
-    """A project and a home, with commands as calls in this process."""
-
-    @property
-    def user(self) -> Path:
-        return self.root.parent / "user"
-
-    def run(self, *args: str, env: Mapping[str, str] | None = None, umask: int = -1) -> Result:
-        return super().run(*args, env={"HOME": str(self.user), **(env or {})}, umask=umask)
-
-    def settings(self, agent: str, *, user: bool = False) -> Path:
-        of = settings.layout(agent)
-        return self.user / of.user if user else self.root / of.project
-
-
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path / "work", tmp_path / "state")
-    made.root.mkdir()
-    made.user.mkdir()
-    made.human("plan.md", "old\n")
-    return made
+    return Desk.at(tmp_path)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -298,6 +275,40 @@ def test_settings_are_as_before_if_nothing_can_be_recorded(desk: Desk) -> None:
     assert {name for name in before | after if before.get(name) != after.get(name)} <= {b"."}  # its time
 
 
+def test_hooks_that_cannot_be_taken_out_again_are_told_beside_the_first_fault(desk: Desk) -> None:
+    """Nothing can be recorded; and before they are out again, somebody else has written the settings."""
+    desk.human("takeback.toml", "mistake")
+    path = desk.settings("gemini")
+    with crash.at("exchange-looked", lambda: path.write_text(path.read_text() + "// mine\n")):
+        said = desk.do("install", "gemini", code=4).stderr
+    assert "takeback.toml is not valid" in said and f"{path} has changed meanwhile" in said
+    assert "the hooks could not be taken out again" in said and "takeback uninstall gemini" in said
+    assert settings.missing("gemini", path.read_text()) == [] and "// mine" in path.read_text()
+
+
+def test_an_interrupt_stays_one_if_the_hooks_cannot_be_taken_out_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        desk.settings("gemini").write_text(FOREIGN)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("takeback.cli.commands.install.first_checkpoint", interrupted)
+    said = desk.do("install", "gemini", code=130).stderr
+    assert "the hooks could not be taken out again" in said and "Interrupted" in said
+    assert desk.settings("gemini").read_text() == FOREIGN
+
+
+def test_of_an_uninstall_that_ends_half_way_it_is_said_what_is_out(desk: Desk) -> None:
+    desk.do("install", "claude-code")
+    own, shared = desk.settings("claude-code"), desk.root / ".claude/settings.json"
+    shared.write_text(own.read_text())
+    with crash.at("exchange-staged", lambda: shared.write_text("{}"), nth=2):
+        said = desk.do("uninstall", "claude-code", code=4).stderr
+    assert f"{shared} has changed meanwhile" in said and f"the hooks in {own} are out" in said
+    assert not own.exists() and shared.read_text() == "{}"
+
+
 def test_a_link_stays_a_link(desk: Desk, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles/hooks.json"
     real.parent.mkdir()
@@ -333,20 +344,9 @@ def test_names_that_are_none(desk: Desk) -> None:
 # --- On a terminal ---
 
 
-def answered(world: Workspace, answer: str, *words: str) -> tuple[int, str]:
+def answered(desk: Desk, answer: str, *words: str) -> tuple[int, str]:
     """Type an answer to whatever a command asks."""
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.chdir(world.root)
-        surroundings = environment(world.home) | {"HOME": str(world.root.parent / "user"), "TERM": "dumb"}
-        os.execve(sys.executable, [sys.executable, "-m", "takeback", *words], surroundings)
-    os.write(fd, f"{answer}\n".encode())
-    shown = b""
-    with contextlib.suppress(OSError):  # the terminal goes away with its last user
-        while data := os.read(fd, 65536):
-            shown += data
-    os.close(fd)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+    return on_terminal(desk, *words, env={"HOME": str(desk.user), "TERM": "dumb"}, answer=answer)
 
 
 def test_on_a_terminal_it_is_asked_first(desk: Desk) -> None:
@@ -358,59 +358,3 @@ def test_on_a_terminal_it_is_asked_first(desk: Desk) -> None:
     assert code == 0 and desk.settings("codex").exists()
     code, shown = answered(desk, "n", "uninstall", "codex", "-y")
     assert code == 0 and "Write this?" not in shown and not desk.settings("codex").exists()
-
-
-# --- Hooks that an action changes ---
-
-
-@pytest.fixture
-def world(desk: Desk) -> Workspace:
-    desk.do("install", "claude-code")
-    return Workspace(desk.root, desk.home)
-
-
-PLACE = ".claude/settings.local.json"
-
-
-def test_our_own_writing_is_the_humans(desk: Desk, world: Workspace) -> None:
-    world.agent("echo new > plan.md")
-    assert desk.do("status", "--json").json["warnings"] == []
-    (run,) = {entry["run"] for entry in desk.do("log", "--json").json["entries"] if entry.get("run")}
-    desk.undo(run)
-    assert settings.missing("claude-code", world.read(PLACE)) == []
-
-
-def test_hooks_that_an_action_took_out_are_told_and_come_back(desk: Desk, world: Workspace) -> None:
-    kept = world.read(PLACE)
-    world.agent(f"echo '{{}}' > {PLACE}", name="clever")
-    action = world.action("clever")
-    done = desk.do("status")
-    assert f"the hooks of Claude Code in {PLACE} were taken out by {action}" in done.stderr
-    assert f"takeback undo {action}" in done.stderr
-    desk.undo()
-    assert world.read(PLACE) == kept
-    assert desk.do("status").stderr == ""
-
-
-def test_what_a_human_wrote_or_accepted_is_not_told(desk: Desk, world: Workspace) -> None:
-    value = json.loads(world.read(PLACE))
-    value["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "say done"}]})
-    world.agent(f"cat > {PLACE} <<'END'\n{json.dumps(value)}\nEND", name="more")
-    assert "were changed by" in desk.do("status").stderr
-    desk.do("install", "claude-code")  # a human says that this is well
-    assert desk.do("status").stderr == ""
-    world.agent(f"rm {PLACE}", name="less")
-    assert "were taken out by" in desk.do("status").stderr
-    desk.do("install", "claude-code")
-    assert desk.do("status").stderr == ""
-    world.agent(f"echo '{{' > {PLACE}", name="spoilt")
-    assert "were spoilt by" in desk.do("status").stderr
-    world.human(PLACE, "{}")
-    assert desk.do("save").stderr == "" and desk.do("status").stderr == ""
-
-
-def test_an_agent_does_not_take_out_its_own_hooks(desk: Desk, world: Workspace) -> None:
-    kept = world.read(PLACE)
-    done = world.run("run", "--", sys.executable, "-m", "takeback", "uninstall", "claude-code")
-    assert done.code == 3 and "only a human takes out the hooks" in done.stderr
-    assert world.read(PLACE) == kept

@@ -76,7 +76,7 @@ def covers(lease: str, path: str) -> bool:
     """Whether who has the lease of one name has that of the other too."""
     if lease == EVERYTHING:
         return not path.startswith("/")
-    return path == lease or path.startswith(f"{lease}/")
+    return path == lease or path.startswith(f"{lease.rstrip('/')}/")
 
 
 def overlap(one: str, other: str) -> bool:

@@ -2,6 +2,9 @@
 
 One thread claims, renews and records; some others deliver. What they say is recorded in batches. A delivery that
 does not end in time is given up: its thread is left behind, and what it says later does not count any more.
+
+A store that goes away is waited for. What it did of what it was asked last is then not known (a claim, a begin), so
+once nothing is in hand any more, all that this worker may hold is given back.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ import msgspec
 
 from takeback import faults
 from takeback.core.events import Process
-from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied, Outcome, Queued
+from takeback.core.intents import AFTER, IntentAttempted, IntentDelivered, IntentDied, Outcome, Queued
 from takeback.engine import processes
 from takeback.engine.delivery import Delivery
-from takeback.errors import TakebackError
+from takeback.errors import BackendError, TakebackError
 from takeback.ports import Clock
 from takeback.ports_outbox import Outbox
 
@@ -31,6 +34,8 @@ SETTLED = faults.crash_point("outbox-settled")
 LEASE_S = 60.0
 TICK_S = 0.02
 IDLE_S = 0.5
+AWAY_S = 1.0
+"""Between two looks at a store that is away; each look is patient itself."""
 LATE_S = 5.0
 """What a delivery has beyond its own timeout before it is given up."""
 
@@ -68,8 +73,10 @@ class Courier:
         lease_s: float = LEASE_S,
         told: Told = lambda _: None,
         beat: Callable[[Tally], None] = lambda _: None,
+        away: Callable[[BackendError], None] = lambda _: None,
     ) -> None:
-        """`told` hears of each outcome that was recorded, `beat` of how it goes, several times a second."""
+        """`told` hears of each outcome that was recorded, `beat` of how it goes, several times a second, and `away`
+        of a store that cannot be reached."""
         self.tally = Tally()
         self.stop = threading.Event()
         self._outbox = outbox
@@ -79,6 +86,7 @@ class Courier:
         self._lease_s = lease_s
         self._told = told
         self._beat = beat
+        self._away = away
         owner = Owner(processes.this_process(), secrets.token_hex(4))
         self._owner = msgspec.json.encode(owner).decode()
         self._work: queue.SimpleQueue[Queued | None] = queue.SimpleQueue()
@@ -88,28 +96,55 @@ class Courier:
         self._renewed = 0.0
         self._threads = 0
         self._unsaid: list[Outcome] = []
+        self._strayed = False
+        """Whether the store may have claims of ours that are not in hand."""
 
     def run(self, *, once: bool = False, run: str = "") -> Tally:
-        """Deliver until `stop` is set; with `once` until nothing is due now."""
-        bury(self._outbox)
+        """Deliver until `stop` is set; with `once` until nothing is due now.
+
+        A store that is away is waited for; with `once`, or once `stop` is set, it is an error.
+        """
         try:
-            while not self.stop.is_set() and self._turn(once=once, run=run):
-                self._beat(self.tally)
+            bury(self._outbox)
+            while not self.stop.is_set() and self._goes_on(once=once, run=run):
+                pass
             self._drain()
+            self._outbox.free(self._owner)
+        except BaseException as error:
+            if isinstance(error, BackendError) and error.retryable:
+                raise self._left_behind(error) from error  # its claims are told by their lease
+            self._outbox.free(self._owner)
+            raise
         finally:
             for _ in range(self._threads):
                 self._work.put(None)
-            self._outbox.free(self._owner)
         self._beat(self.tally)
         return self.tally
 
+    def _goes_on(self, *, once: bool, run: str) -> bool:
+        """One turn; False where that was all."""
+        try:
+            goes_on = self._turn(once=once, run=run)
+            self._beat(self.tally)
+            return goes_on
+        except BackendError as error:
+            if once or not error.retryable or self.stop.is_set():
+                raise
+            self._strayed = True
+            self._away(error)
+        self.stop.wait(AWAY_S)
+        return True
+
     def _turn(self, *, once: bool, run: str) -> bool:
         """Claim, record, and wait where there is nothing to do; False where that was all."""
-        came = self._claim(run) if len(self._held) <= self._concurrency else 0
+        if self._strayed and not self._held and not self._unsaid:
+            self._outbox.free(self._owner)
+            self._strayed = False
+        came = self._claim(run) if len(self._held) <= self._concurrency and not self._strayed else 0
         ended = self._record(wait=bool(self._held))
         if self._held or came or ended:
             return True  # what has just ended may have made the next of its ordering key due
-        if once:
+        if once and not self._strayed:
             return False
         bury(self._outbox)
         self.stop.wait(self._idle_s())
@@ -137,7 +172,8 @@ class Courier:
             try:
                 mine = self._outbox.start([queued])
             except TakebackError:
-                mine = frozenset()  # the lease will tell; whoever claims next hears of what is wrong
+                mine = frozenset()  # whoever claims next hears of what is wrong
+                self._strayed = True
             if not mine:
                 self._done.put(queued)
                 continue
@@ -159,7 +195,7 @@ class Courier:
             self._let_go(late.queued.id)
         self._unsaid += outcomes
         if self._unsaid:
-            settled = self._outbox.settle(self._unsaid)
+            settled = self._outbox.settle(self._unsaid) | self._settled_before()
             faults.reach(SETTLED)
             said, self._unsaid = self._unsaid, []
             for outcome in said:
@@ -169,6 +205,23 @@ class Courier:
             self._renewed = now
             self._outbox.renew(list(self._held.values()), self._lease_s)
         return len(ended)
+
+    def _settled_before(self) -> frozenset[str]:
+        """Those that were recorded when the answer of the store was lost."""
+        said = self._unsaid if self._strayed else []
+        return frozenset(one.queued.id for one in said if _is_recorded(self._outbox.get(one.queued.id), one))
+
+    def _left_behind(self, error: BackendError) -> BackendError:
+        """The store is away at the end of this worker."""
+        count = len(self._held) + len(self._unsaid)
+        if not count:
+            return error
+        what = "an intent was" if count == 1 else f"{count} intents were"
+        return BackendError(
+            f"{error.message}. Meanwhile {what} in hand, to be delivered again with the same key",
+            hint=error.hint,
+            retryable=True,
+        )
 
     def _let_go(self, id: str) -> None:
         self._held.pop(id, None)
@@ -235,6 +288,14 @@ def bury(outbox: Outbox) -> None:
             continue  # not one of ours; its lease will tell
         if process.host == processes.this_process().host and not processes.is_alive(process):
             outbox.free(owner)
+
+
+def _is_recorded(found: Queued | None, outcome: Outcome) -> bool:
+    """Whether this is how an intent stands since that outcome: nobody has claimed it after that."""
+    word, queued = outcome.word, outcome.queued
+    if found is None or found.fence != queued.fence:
+        return False
+    return (found.state, found.attempts) == (AFTER[type(word)], word.attempt)
 
 
 def _of(one: Outcome | Queued) -> Queued:

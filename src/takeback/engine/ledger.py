@@ -14,6 +14,8 @@ from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased
 from takeback.core.record import Record
 from takeback.core.redact import redact
+from takeback.core.seats import Seat
+from takeback.engine.lease_keeper import Keeper
 from takeback.errors import BackendError, LeaseLost
 from takeback.ports import Journal
 
@@ -42,6 +44,10 @@ class Ledger:
         self.history = History()
         self._fences: dict[str, dict[int, str]] = {}
         self._lock = threading.RLock()  # the steps of a run may be in several threads
+        self._seats = journal.seats
+        self._keeper = Keeper(self._seats) if self._seats else None
+        self._kept: Seat | None = None
+        self._is_here = self._seats is None
 
     def refresh(self) -> History:
         """Take in what others appended."""
@@ -55,14 +61,16 @@ class Ledger:
     ) -> tuple[Record, ...]:
         """Write events; from here they have happened."""
         events = [_without_secrets(event) for event in events]
+        # Without the lock: appends of several threads share a commit.
+        records = self._append(events, stream, durable=durable)
         with self._lock:
-            records = self._append(events, stream, durable=durable)
-            if records[0].seq != self.history.seq + 1:
-                self.refresh()
-            else:
+            if records[0].seq == self.history.seq + 1:
                 for record in records:
                     self.history.apply(record)
-            return records
+            elif records[-1].seq > self.history.seq:
+                self.refresh()  # in order: others wrote before these, here or elsewhere
+            self._keep_seat()
+        return records
 
     def _append(self, events: Sequence[Event], stream: str, *, durable: bool) -> tuple[Record, ...]:
         """The rule of a shared journal is kept here: it never names content that only one machine has."""
@@ -80,6 +88,34 @@ class Ledger:
             hint="try again; all content is safe on this machine",
             retryable=True,
         )
+
+    # The seat, where the journal is shared
+
+    def refuse_elsewhere(self) -> None:
+        """Raise SeatLost where the workspace sits in another folder, before anything here is looked at for it.
+
+        Asked once; later the next append tells.
+        """
+        if not self._is_here:
+            self.refuse_moved()
+            self._is_here = True
+
+    def refuse_moved(self) -> None:
+        """Raise SeatLost where the workspace has been moved: for what is done before it is recorded."""
+        if self._seats:
+            self._seats.refuse_moved()
+
+    def _keep_seat(self) -> None:
+        """Show from now on that somebody works here, also while nothing is appended."""
+        if self._seats and self._keeper and self._kept is None and (mine := self._seats.mine):
+            self._keeper.keep(mine)
+            self._kept = mine
+
+    def rest(self) -> None:
+        """Nothing more is done here by this process."""
+        if self._keeper and self._kept:
+            self._keeper.leave(self._kept)
+            self._kept = None
 
     # Leases
 

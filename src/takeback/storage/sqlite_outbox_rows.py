@@ -12,8 +12,9 @@ from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.intents import Queued, State
 from takeback.core.record import Record
+from takeback.ports_moving import Stored
 from takeback.storage.clock import Moment
-from takeback.storage.rows import Stored, record_of
+from takeback.storage.rows import record_of
 
 _EVENT = "e.seq, e.stream, e.n, ifnull(e.key, ''), e.digest, CAST(e.body AS BLOB)"
 _QUEUED = (

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -37,25 +36,15 @@ from takeback.core.intents import (
 from takeback.errors import UsageError
 from takeback.ports import Journal
 from takeback.ports_outbox import Outbox
+from takeback.testing.of_journal import OfJournal
 
 LONG_S = 600.0
 SHORT_S = 0.02
 WORKERS = 4
 
 
-class OutboxContract:
+class OutboxContract(OfJournal):
     """Subclass it, with a name that pytest collects."""
-
-    def open(self, where: Path) -> Journal:
-        """The journal that is kept in this folder."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def journal(self, tmp_path: Path) -> Iterator[Journal]:
-        journal = self.open(tmp_path)
-        yield journal
-        assert list(journal.check()) == []
-        journal.close()
 
     @pytest.fixture
     def outbox(self, journal: Journal) -> Outbox:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
+from takeback.agents.dialects.answers import decided
 from takeback.agents.dialects.payload import (
+    Env,
     Payload,
-    Unreadable,
-    encoded,
     fields,
     needed,
-    parse,
     paths,
-    unreadable,
+    reader,
     words,
 )
-from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+from takeback.agents.event import Answer, Decision, Do, Event, Kind
 
 KINDS = {
     "SessionStart": Kind.SESSION,
@@ -63,19 +61,7 @@ TELLING = (
 )
 
 
-def read(data: bytes, env: Mapping[str, str]) -> Event:
-    """The event that a hook was started for. Never raises: what cannot be read is an event too."""
-    try:
-        return _read(parse(data), env)
-    except Unreadable as why:
-        return unreadable(data, why)
-
-
-def _read(given: Payload, env: Mapping[str, str]) -> Event:
-    name = needed(given, "hook_event_name")
-    kind = KINDS.get(name, Kind.IGNORED)
-    if kind is Kind.IGNORED:
-        return Event(kind=kind, name=name)
+def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
     if kind is Kind.PROMPT and words(given, "prompt").lstrip().startswith(NOTICE):
         kind = Kind.NOTICE
     cwd = words(given, "cwd")
@@ -119,6 +105,9 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
     )
 
 
+read = reader(KINDS, _read)
+
+
 def can_tell(event: Event) -> bool:
     """Whether the agent hears `context` in the answer to this event."""
     return event.name in TELLING
@@ -131,26 +120,6 @@ def can_ask(event: Event) -> bool:
 
 def answer(event: Event, decision: Decision) -> Answer:
     """What to print. Silence means that the client goes on as if there were no hook, its own questions included."""
-    said: Payload = {}
-    own: Payload = {}
-    warning, refused = decision.warning, decision.do is not Do.ALLOW
-    if refused and event.kind is Kind.BEGIN:
-        # With nobody there a question is a refusal, and one that does not tell its reason.
-        do = decision.do if can_ask(event) else Do.DENY
-        own = {"permissionDecision": do.value, "permissionDecisionReason": _reason(decision)}
-    elif refused and event.kind in (Kind.PROMPT, Kind.END):
-        said = {"decision": "block", "reason": _reason(decision)}
-    elif refused:  # there is nothing left that could be refused, so the human at least knows
-        warning = "\n".join(filter(None, (warning, _reason(decision))))
-    if decision.context and can_tell(event):
-        own["additionalContext"] = decision.context
-    if own:
-        said["hookSpecificOutput"] = {"hookEventName": event.name} | own
-    if warning:
-        said["systemMessage"] = warning
-    return Answer(encoded(said)) if said else SILENT
-
-
-def _reason(decision: Decision) -> str:
-    reason = decision.reason or "Takeback was told not to let this happen"
-    return f"{reason} {decision.how}" if decision.do is Do.ASK and decision.how else reason
+    # With nobody there a question is a refusal, and one that does not tell its reason.
+    permission = decision.do if can_ask(event) else Do.DENY
+    return decided(event, decision, permission=permission, told=can_tell(event))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from takeback.agents.dialects.answers import decided
 from takeback.agents.dialects.payload import (
+    Env,
     Payload,
-    Unreadable,
     absolute,
-    encoded,
     fields,
     needed,
-    parse,
     patched,
-    unreadable,
+    reader,
     words,
 )
 from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
@@ -34,20 +31,7 @@ TELLING = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Sub
 DEAF = ("SessionEnd",)  # takes no answer at all
 
 
-def read(data: bytes, env: Mapping[str, str]) -> Event:
-    """The event that a hook was started for. Never raises: what cannot be read is an event too."""
-    del env  # Codex puts nothing into it
-    try:
-        return _read(parse(data))
-    except Unreadable as why:
-        return unreadable(data, why)
-
-
-def _read(given: Payload) -> Event:
-    name = needed(given, "hook_event_name")
-    kind = KINDS.get(name, Kind.IGNORED)
-    if kind is Kind.IGNORED:
-        return Event(kind=kind, name=name)
+def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
     cwd = words(given, "cwd")
     args = fields(given, "tool_input")
     is_tool = kind in TOOLS
@@ -77,6 +61,9 @@ def _read(given: Payload) -> Event:
     )
 
 
+read = reader(KINDS, _read)
+
+
 def can_tell(event: Event) -> bool:
     """Whether the agent hears `context` in the answer to this event."""
     return event.name in TELLING
@@ -91,23 +78,4 @@ def answer(event: Event, decision: Decision) -> Answer:
     """What to print. Codex cannot ask its human for a hook, so a question is a refusal that says how to allow it."""
     if event.name in DEAF:
         return SILENT
-    said: Payload = {}
-    own: Payload = {}
-    warning, refused = decision.warning, decision.do is not Do.ALLOW
-    reason = " ".join(filter(None, (decision.reason, decision.how if decision.do is Do.ASK else "")))
-    reason = (
-        reason.strip() or "Takeback was told not to let this happen"
-    )  # an empty one would void the refusal
-    if refused and event.kind is Kind.BEGIN:
-        own = {"permissionDecision": "deny", "permissionDecisionReason": reason}
-    elif refused and event.kind in (Kind.PROMPT, Kind.END):
-        said = {"decision": "block", "reason": reason}
-    elif refused:
-        warning = "\n".join(filter(None, (warning, reason)))
-    if decision.context and can_tell(event):
-        own["additionalContext"] = decision.context
-    if own:
-        said["hookSpecificOutput"] = {"hookEventName": event.name} | own
-    if warning:
-        said["systemMessage"] = warning
-    return Answer(encoded(said)) if said else SILENT
+    return decided(event, decision, permission=Do.DENY, told=can_tell(event))

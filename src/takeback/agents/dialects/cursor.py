@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from takeback.agents.dialects.answers import because, because_and_how, encoded, on_stderr
 from takeback.agents.dialects.payload import (
+    Env,
     Payload,
-    Unreadable,
-    encoded,
     fields,
     needed,
-    parse,
     paths,
-    unreadable,
+    reader,
     words,
 )
 from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
@@ -39,19 +36,7 @@ TELLING = ("sessionStart", "postToolUse")
 ASKING = ("beforeShellExecution", "beforeMCPExecution")  # elsewhere it does not ask, though it may be told to
 
 
-def read(data: bytes, env: Mapping[str, str]) -> Event:
-    """The event that a hook was started for. Never raises: what cannot be read is an event too."""
-    try:
-        return _read(parse(data), env)
-    except Unreadable as why:
-        return unreadable(data, why)
-
-
-def _read(given: Payload, env: Mapping[str, str]) -> Event:
-    name = needed(given, "hook_event_name")
-    kind = KINDS.get(name, Kind.IGNORED)
-    if kind is Kind.IGNORED:
-        return Event(kind=kind, name=name)
+def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
     listed = given.get("workspace_roots")
     roots = tuple(root for root in listed if isinstance(root, str)) if isinstance(listed, list) else ()
     root = roots[0] if roots else env.get("CURSOR_PROJECT_DIR", "")
@@ -84,6 +69,9 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
     )
 
 
+read = reader(KINDS, _read)
+
+
 def can_tell(event: Event) -> bool:
     """Whether the agent hears `context` in the answer to this event."""
     return event.name in TELLING
@@ -97,11 +85,9 @@ def can_ask(event: Event) -> bool:
 def answer(event: Event, decision: Decision) -> Answer:
     """What to print. A warning has a place only where something is allowed; elsewhere it goes to Cursor's own log."""
     if event.kind is Kind.UNREADABLE and decision.warning:
-        return Answer(b"", decision.warning.encode(errors="backslashreplace") + b"\n", 1)
+        return on_stderr(decision.warning, 1)
     said: Payload = {}
-    reason = decision.reason or "Takeback was told not to let this happen"
-    if decision.do is Do.ASK and event.name not in ASKING:
-        reason = " ".join(filter(None, (reason, decision.how)))
+    reason = because(decision) if event.name in ASKING else because_and_how(decision)
     if decision.do is Do.ASK and can_ask(event):
         return SILENT
     if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.GATE, Kind.AGENT_BEGIN):
@@ -115,4 +101,4 @@ def answer(event: Event, decision: Decision) -> Answer:
         said = {"permission": "allow", "user_message": decision.warning}
     if decision.context and can_tell(event):
         said["additional_context"] = decision.context
-    return Answer(encoded(said)) if said else SILENT
+    return encoded(said)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from takeback.agents.dialects.answers import because_and_how, hook_output
 from takeback.agents.dialects.payload import (
+    Env,
     Payload,
-    Unreadable,
     alike,
-    encoded,
     fields,
     needed,
-    parse,
     paths,
-    unreadable,
+    reader,
     words,
 )
-from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+from takeback.agents.event import Answer, Decision, Do, Event, Kind
 
 KINDS = {
     "SessionStart": Kind.SESSION,
@@ -31,19 +28,7 @@ READING = ("read_file", "read_many_files", "glob", "list_directory", "google_web
 TELLING = ("SessionStart", "BeforeAgent", "AfterTool")
 
 
-def read(data: bytes, env: Mapping[str, str]) -> Event:
-    """The event that a hook was started for. Never raises: what cannot be read is an event too."""
-    try:
-        return _read(parse(data), env)
-    except Unreadable as why:
-        return unreadable(data, why)
-
-
-def _read(given: Payload, env: Mapping[str, str]) -> Event:
-    name = needed(given, "hook_event_name")
-    kind = KINDS.get(name, Kind.IGNORED)
-    if kind is Kind.IGNORED:
-        return Event(kind=kind, name=name)
+def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
     cwd = words(given, "cwd")
     root = env.get("GEMINI_PROJECT_DIR") or cwd
     args = fields(given, "tool_input")
@@ -73,6 +58,9 @@ def _read(given: Payload, env: Mapping[str, str]) -> Event:
     )
 
 
+read = reader(KINDS, _read)
+
+
 def can_tell(event: Event) -> bool:
     """Whether the agent hears `context` in the answer to this event."""
     return event.name in TELLING
@@ -86,15 +74,10 @@ def can_ask(_event: Event) -> bool:
 def answer(event: Event, decision: Decision) -> Answer:
     """What to print. A question is a refusal that says how to allow it."""
     said: Payload = {}
-    warning, reason = decision.warning, decision.reason or "Takeback was told not to let this happen"
-    if decision.do is Do.ASK:
-        reason = " ".join(filter(None, (reason, decision.how)))
+    warning, reason = decision.warning, because_and_how(decision)
     if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT, Kind.END, Kind.FAILED):
         said = {"decision": "deny", "reason": reason}
     elif decision.do is not Do.ALLOW:
         warning = "\n".join(filter(None, (warning, reason)))
-    if decision.context and can_tell(event):
-        said["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": decision.context}
-    if warning:
-        said["systemMessage"] = warning
-    return Answer(encoded(said)) if said else SILENT
+    own = {"additionalContext": decision.context} if decision.context and can_tell(event) else {}
+    return hook_output(event, said, own, warning)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from takeback.agents.dialects.answers import because_and_how, encoded, on_stderr
 from takeback.agents.dialects.payload import (
+    Env,
     Payload,
-    Unreadable,
     absolute,
-    encoded,
     fields,
     needed,
-    parse,
     patched,
     paths,
-    refusal,
-    unreadable,
+    reader,
     words,
 )
-from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+from takeback.agents.event import Answer, Decision, Do, Event, Kind
 
 KINDS = {
     "session.created": Kind.SESSION,
@@ -32,20 +28,7 @@ TOOLS = (Kind.BEGIN, Kind.END)
 EDITING = ("write", "edit", "multiedit")
 
 
-def read(data: bytes, env: Mapping[str, str]) -> Event:
-    """The event that a hook was started for. Never raises: what cannot be read is an event too."""
-    del env  # the plugin says everything
-    try:
-        return _read(parse(data))
-    except Unreadable as why:
-        return unreadable(data, why)
-
-
-def _read(given: Payload) -> Event:
-    name = needed(given, "event")
-    kind = KINDS.get(name, Kind.IGNORED)
-    if kind is Kind.IGNORED:
-        return Event(kind=kind, name=name)
+def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
     root = words(given, "directory")
     args = fields(given, "args")
     is_tool = kind in TOOLS
@@ -73,6 +56,9 @@ def _read(given: Payload) -> Event:
     )
 
 
+read = reader(KINDS, _read, named="event")
+
+
 def can_tell(event: Event) -> bool:
     """Whether the agent hears `context` in the answer to this event."""
     return event.name == "tool.execute.after"
@@ -86,11 +72,10 @@ def can_ask(_event: Event) -> bool:
 def answer(event: Event, decision: Decision) -> Answer:
     """What to print. A plugin can only refuse, so a question is a refusal that says how to allow it."""
     if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT):
-        reason = decision.reason or "Takeback was told not to let this happen"
-        return refusal(" ".join(filter(None, (reason, decision.how if decision.do is Do.ASK else ""))))
+        return on_stderr(because_and_how(decision), 2)
     said: Payload = {}
     if decision.context and can_tell(event):
         said["context"] = decision.context
     if warning := decision.warning or (decision.reason if decision.do is not Do.ALLOW else ""):
         said["warning"] = warning
-    return Answer(encoded(said)) if said else SILENT
+    return encoded(said)

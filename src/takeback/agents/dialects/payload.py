@@ -5,17 +5,38 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from takeback.agents.event import Answer, Event, Kind
+from takeback.agents.event import Event, Kind
 
 Payload = dict[str, Any]
+Env = Mapping[str, str]
 NAME_CHARS_MAX = 200
 
 
 class Unreadable(Exception):
     """This is no event, or lacks what nothing can be done without. It never leaves the dialects."""
+
+
+def reader(
+    kinds: Mapping[str, Kind],
+    read: Callable[[Payload, str, Kind, Env], Event],
+    *,
+    named: str = "hook_event_name",
+) -> Callable[[bytes, Env], Event]:
+    """What makes an event of what a hook is given. It never raises: what cannot be read is an event too."""
+
+    def read_any(data: bytes, env: Env) -> Event:
+        try:
+            given = parse(data)
+            name = needed(given, named)
+            kind = kinds.get(name, Kind.IGNORED)
+            return read(given, name, kind, env) if kind is not Kind.IGNORED else Event(kind=kind, name=name)
+        except Unreadable as why:
+            return _unreadable(data, why)
+
+    return read_any
 
 
 def parse(data: bytes) -> Payload:
@@ -28,7 +49,7 @@ def parse(data: bytes) -> Payload:
     return found
 
 
-def unreadable(data: bytes, why: Unreadable) -> Event:
+def _unreadable(data: bytes, why: Unreadable) -> Event:
     """An event of which only that it came is known, and perhaps its name."""
     try:
         named = parse(data)
@@ -77,13 +98,3 @@ def patched(patch: str) -> list[str]:
     return [
         line[len(mark) :].strip() for line in patch.splitlines() for mark in marks if line.startswith(mark)
     ]
-
-
-def encoded(answer: Mapping[str, Any]) -> bytes:
-    """JSON in one line; characters that are not ASCII, or not even characters, are escaped."""
-    return json.dumps(answer).encode() + b"\n" if answer else b""
-
-
-def refusal(reason: str) -> Answer:
-    """No, as each agent but Codex with its JSON understands it: exit code 2 and the reason."""
-    return Answer(b"", reason.encode(errors="backslashreplace") + b"\n", 2)

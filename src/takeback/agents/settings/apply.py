@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,8 @@ import msgspec
 
 from takeback import config
 from takeback.agents import settings
-from takeback.errors import BackendError, ConflictError, TakebackError, UsageError
+from takeback.errors import BackendError, TakebackError, UsageError
+from takeback.resources.files.exchange import exchange
 
 FOLDERS = (".claude", ".codex", ".cursor", ".gemini", ".opencode", "opencode", "plugins")
 
@@ -41,21 +41,17 @@ class Edit(msgspec.Struct, frozen=True):
         """Write it. Raises ConflictError, having changed nothing, if the file is no longer as it was seen."""
         if self.after == self.before:
             return
-        if _seen(self.path) != self.before:
-            raise ConflictError(
-                f"{self.path} has changed meanwhile; nothing was written", hint="try it again"
-            )
         try:
             if self.after is not None:
-                _write(self.path, self.after)
-            else:
-                self.path.unlink()
-                _drop_if_empty(self.path.parent)
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            exchange(self.path, _encoded(self.before), _encoded(self.after))
         except OSError as error:
             raise BackendError(
                 f"{self.path} could not be written ({error.strerror}); it is as it was",
                 hint="see who may write the file and its folder, then try it again",
             ) from None
+        if self.after is None:
+            _drop_if_empty(self.path.parent)
 
 
 def place(agent: str, *, project: Path, home: Path, user: bool) -> Path:
@@ -142,26 +138,8 @@ def _seen(path: Path) -> str | None:
         raise BackendError(f"{path} could not be read ({error.strerror}); nothing was changed") from None
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
-    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    except BaseException:
-        os.unlink(fresh)
-        raise
-
-
-def _umask() -> int:
-    now = os.umask(0o077)
-    os.umask(now)
-    return now
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 def _drop_if_empty(folder: Path) -> None:

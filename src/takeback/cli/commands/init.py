@@ -7,11 +7,11 @@ import time
 import click
 
 from takeback import config
+from takeback.agents.section import remove_section, write_section
 from takeback.cli.session import Session, TakebackCommand, plural, sized
 from takeback.errors import RefusedError
 from takeback.opening import find_root
 from takeback.storage.registry import Registry
-from takeback.workflows.section import remove_section, write_section
 
 
 @click.command("init", cls=TakebackCommand)

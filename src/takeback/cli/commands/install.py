@@ -15,7 +15,7 @@ from takeback.cli.beginning import first_checkpoint
 from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand
 from takeback.daemon.command import hook_command
-from takeback.errors import RefusedError
+from takeback.errors import BackendError, RefusedError, TakebackError
 from takeback.opening import find_root, refuse_too_wide
 from takeback.storage.registry import Registry
 
@@ -78,7 +78,8 @@ def _refuse_too_wide(root: Path, agent: str) -> None:
 def _protect(session: Session, agent: str, edit: apply.Edit) -> str:
     """Record what the agent will find; and that a human wants its hooks, whoever wrote them.
 
-    A checkpoint is taken only if there is something new. If it cannot be, the settings are as they were.
+    A checkpoint is taken only if there is something new. If it cannot be, the settings are as they were; and if
+    that cannot be either, it is said too.
     """
     try:
         with session.protect() as workspace:
@@ -87,8 +88,15 @@ def _protect(session: Session, agent: str, edit: apply.Edit) -> str:
             if not workspace.history.marks:
                 return first_checkpoint(session, workspace, f"takeback install {agent}").id
             return workspace.save(f"takeback install {agent}").id if edit.diff else ""
-    except BaseException:
-        edit.back.make()
+    except BaseException as error:
+        try:
+            edit.back.make()
+        except TakebackError as second:
+            stay = f"the hooks could not be taken out again: {second.message}"
+            if isinstance(error, TakebackError):
+                hint = f"see what is in that file; `takeback uninstall {agent}` takes them out"
+                raise BackendError(f"{error.message}; {stay}", hint=hint) from None
+            click.echo(f"takeback: {stay}", err=True)
         raise
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from takeback import config
@@ -10,7 +12,7 @@ from takeback.agents.settings import apply
 from takeback.cli.asking import may_write
 from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand
-from takeback.errors import RefusedError
+from takeback.errors import BackendError, RefusedError, TakebackError
 from takeback.opening import find_root, find_workspace
 from takeback.storage.registry import Registry
 
@@ -35,8 +37,7 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     edits = [edit for path in paths if (edit := apply.uninstalling(agent, path)).diff]
     if edits:
         may_write(session, "".join(edit.diff for edit in edits), yes=yes)
-    for edit in edits:
-        edit.make()
+    _make(edits)
     if session.json:
         return session.data({"agent": agent, "changed": [str(edit.path) for edit in edits]})
     title, where = presence.CLIENTS[agent].title, "your own settings" if user else str(root)
@@ -52,6 +53,18 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     if left:
         session.line(f"Those in {left} stay, and {title} runs them {'there' if user else 'here too'}.")
         session.line(f"  take them out   takeback uninstall {agent}{'' if user else ' --user'}")
+
+
+def _make(edits: Sequence[apply.Edit]) -> None:
+    """All of them. Of an error half way it is said what was done before."""
+    for count, edit in enumerate(edits):
+        try:
+            edit.make()
+        except TakebackError as error:
+            if not count:
+                raise
+            done = " and ".join(str(edit.path) for edit in edits[:count])
+            raise BackendError(f"{error.message}; the hooks in {done} are out", hint=error.hint) from None
 
 
 def _refuse_agents() -> None:

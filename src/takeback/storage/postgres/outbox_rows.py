@@ -14,7 +14,8 @@ from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.intents import Queued, State
 from takeback.core.record import Record
-from takeback.storage.rows import Stored, record_of
+from takeback.ports_moving import Stored
+from takeback.storage.rows import record_of
 
 if TYPE_CHECKING:
     import psycopg

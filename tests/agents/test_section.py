@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from takeback.agents.section import BEGIN, END, remove_section, write_section
 from takeback.errors import BackendError
-from takeback.workflows.section import BEGIN, END, remove_section, write_section
 
 TEXTS = [
     b"# Rules\n\nBe kind.\n",
@@ -89,8 +89,8 @@ def test_what_it_tells_to_do_can_be_done(tmp_path: Path) -> None:
     """Each command of the section is one that exists, with options that exist."""
     import re
 
+    from takeback.agents.section import TEXT
     from takeback.cli.commands.workflow import command
-    from takeback.workflows.section import TEXT
 
     named = re.findall(r"`takeback workflow (\w+)((?:[^`]|\n)*)`", TEXT)
     assert {name for name, _ in named} == {"start", "resume", "update", "complete"}

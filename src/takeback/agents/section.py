@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from pathlib import Path
 
 from takeback.errors import BackendError
+from takeback.resources.files.exchange import exchange
 
 FILES = ("AGENTS.md", "CLAUDE.md")
 BEGIN, END = b"<!-- takeback:workflows begin -->", b"<!-- takeback:workflows end -->"
@@ -79,7 +79,7 @@ def _each(root: Path, change: object, *, create: bool) -> list[str]:
                 continue
             new = change(old)
             if new != old:
-                _replace(real, new)
+                exchange(real, old, new)
                 written.append(name)
         except OSError as error:
             raise BackendError(
@@ -87,26 +87,3 @@ def _each(root: Path, change: object, *, create: bool) -> list[str]:
                 hint="see its permissions, or use `takeback init --no-agents-file`",
             ) from error
     return written
-
-
-def _replace(path: Path, data: bytes | None) -> None:
-    """The new text as a whole, with the mode of the old one."""
-    if data is None:
-        return path.unlink()
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
-    fresh = path.with_name(f".{path.name}.takeback")
-    try:
-        with open(fresh, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    was = os.umask(0o077)
-    os.umask(was)
-    return was

@@ -1,0 +1,72 @@
+"""Hooks that an action changes: it is told, and they come back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from takeback.agents import settings
+from tests.world.cli import Workspace
+
+from .desk import Desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk.at(tmp_path)
+
+
+@pytest.fixture
+def world(desk: Desk) -> Workspace:
+    desk.do("install", "claude-code")
+    return Workspace(desk.root, desk.home)
+
+
+PLACE = ".claude/settings.local.json"
+
+
+def test_our_own_writing_is_the_humans(desk: Desk, world: Workspace) -> None:
+    world.agent("echo new > plan.md")
+    assert desk.do("status", "--json").json["warnings"] == []
+    (run,) = {entry["run"] for entry in desk.do("log", "--json").json["entries"] if entry.get("run")}
+    desk.undo(run)
+    assert settings.missing("claude-code", world.read(PLACE)) == []
+
+
+def test_hooks_that_an_action_took_out_are_told_and_come_back(desk: Desk, world: Workspace) -> None:
+    kept = world.read(PLACE)
+    world.agent(f"echo '{{}}' > {PLACE}", name="clever")
+    action = world.action("clever")
+    done = desk.do("status")
+    assert f"the hooks of Claude Code in {PLACE} were taken out by {action}" in done.stderr
+    assert f"takeback undo {action}" in done.stderr
+    desk.undo()
+    assert world.read(PLACE) == kept
+    assert desk.do("status").stderr == ""
+
+
+def test_what_a_human_wrote_or_accepted_is_not_told(desk: Desk, world: Workspace) -> None:
+    value = json.loads(world.read(PLACE))
+    value["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "say done"}]})
+    world.agent(f"cat > {PLACE} <<'END'\n{json.dumps(value)}\nEND", name="more")
+    assert "were changed by" in desk.do("status").stderr
+    desk.do("install", "claude-code")  # a human says that this is well
+    assert desk.do("status").stderr == ""
+    world.agent(f"rm {PLACE}", name="less")
+    assert "were taken out by" in desk.do("status").stderr
+    desk.do("install", "claude-code")
+    assert desk.do("status").stderr == ""
+    world.agent(f"echo '{{' > {PLACE}", name="spoilt")
+    assert "were spoilt by" in desk.do("status").stderr
+    world.human(PLACE, "{}")
+    assert desk.do("save").stderr == "" and desk.do("status").stderr == ""
+
+
+def test_an_agent_does_not_take_out_its_own_hooks(desk: Desk, world: Workspace) -> None:
+    kept = world.read(PLACE)
+    done = world.run("run", "--", sys.executable, "-m", "takeback", "uninstall", "claude-code")
+    assert done.code == 3 and "only a human takes out the hooks" in done.stderr
+    assert world.read(PLACE) == kept
