@@ -64,11 +64,6 @@ def test_much_content_is_a_few_objects_of_bounded_size(tmp_path: Path) -> None:
         machine.close()
 
 
-@pytest.mark.parametrize("count", [0, 1, listing.AT_ONCE, listing.AT_ONCE + 1, 50])
-def test_all_of_what_is_done_at_once_is_done(count: int) -> None:
-    assert list(listing.at_once(lambda n: n + 1, range(count))) == list(range(1, count + 1))
-
-
 def test_content_that_is_there_already_is_not_sent_again(tmp_path: Path) -> None:
     one, two = Machine(tmp_path, "one"), Machine(tmp_path, "two")
     data = os.urandom(100_000)
