@@ -36,8 +36,10 @@ def place_of(state: Path) -> Place:
 class Arriving(msgspec.Struct, frozen=True):
     """A workspace that is being brought here: until it is whole, this place does not sit down."""
 
+    found: str = ""
+    """The state of the files that was found here; nothing before the first look."""
     brought: str = ""
-    """The state of the files that was to be brought. What is here as it was there is ours to replace."""
+    """The state that was to be brought. What is here as it was there is ours to replace."""
 
 
 def arriving(state: Path) -> Arriving | None:

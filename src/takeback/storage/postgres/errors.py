@@ -17,8 +17,8 @@ _OUT_OF_REACH = (
 _FULL = "too many c"
 """`too many clients already`, `too many connections for role …`: the server says both."""
 _RIGHTS = (
-    "the role needs SELECT, INSERT and UPDATE on the tables of the schema takeback_store, and CREATE on the database "
-    "for the first time"
+    "the role needs SELECT, INSERT, UPDATE and DELETE on the tables of the schema takeback_store, and CREATE on the "
+    "database for the first time"
 )
 
 
