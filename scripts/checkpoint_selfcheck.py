@@ -113,6 +113,23 @@ class LeaseLost(ConflictError):
     code = "lease-lost"
 
 
+class SeatLost(ConflictError):
+    """The workspace is worked on in another folder; nothing was recorded."""
+
+    code = "moved"
+
+
+class SeatHeld(RunBusy):
+    """The folder that the workspace is in still shows signs of life; nothing was moved."""
+
+    code = "seated"
+
+    def __init__(self, message: str, hint: str = "", *, left_s: float = 0.0) -> None:
+        super().__init__(message, hint)
+        self.left_s = left_s
+        """When it can be had if nothing is heard from there any more."""
+
+
 class RefusedError(ConflictError):
     """Policy or safety says no; nothing was started."""
 
@@ -135,6 +152,12 @@ class JournalMoved(ConflictError):
     """Another process appended first, so the caller decided on an old view."""
 
     code = "journal-moved"
+
+
+class StoreMoved(ConflictError):
+    """The history is kept elsewhere by now, or is on its way; nothing was recorded here."""
+
+    code = "moved"
 
 
 class BackendError(TakebackError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shlex
@@ -24,6 +25,13 @@ from takeback.errors import UsageError
 
 FILE = "takeback.toml"
 COMMAND_MAX = 10_000
+SEAT_LEAST_S, SEAT_MOST_S = 0.1, 86_400.0
+
+_AWS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3",
+)  # fmt: skip
+_KEY_BYTES = 32
 
 _began_in = ""
 
@@ -47,6 +55,10 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     """The address of a database that machines share; $NAME stands for a variable. Nothing means this machine."""
     workspace: str = ""
     """What the workspace is called there: folders with one name there have one history."""
+    blobs: str = ""
+    """The address of a bucket in which all content is kept besides; $NAME stands for a variable."""
+    blobs_key: str = ""
+    """What seals it there: $NAME, the variable that has the key, or the path of a file."""
     quota_bytes: Count = 20 * 2**30
     keep_days: Count = 30
     keep_checkpoints: Count = 10_000
@@ -265,9 +277,68 @@ def actor() -> str:
     return _variable("TAKEBACK_ACTOR")
 
 
+def aws() -> dict[str, str]:
+    """What the environment says of buckets: the usual variables, else the profile in the usual file."""
+    found = {name.lower(): given for name in _AWS if (given := _variable(name))}
+    if "aws_access_key_id" not in found:
+        found = _profile() | found
+    return found
+
+
+def _profile() -> dict[str, str]:
+    """The keys of a profile, as the programs of Amazon keep them."""
+    named = _variable("AWS_SHARED_CREDENTIALS_FILE") or str(home_folder() / ".aws/credentials")
+    reader = configparser.RawConfigParser()
+    try:
+        reader.read(named, "utf-8")
+    except (configparser.Error, UnicodeDecodeError):
+        return {}
+    profile = _variable("AWS_PROFILE") or "default"
+    return dict(reader.items(profile)) if reader.has_section(profile) else {}
+
+
+def blobs_key(named: str) -> bytes:
+    """The key that seals content in a bucket: $NAME is the variable that has it, anything else a file."""
+    if not named:
+        return b""
+    hint = "a key is 32 random bytes as 64 hexadecimal digits, from `openssl rand -hex 32`"
+    if named.startswith("$"):
+        text, where = _variable(named.removeprefix("$").strip("{}")), f"the variable {named[1:]}"
+    else:
+        where = f"the file {named}"
+        try:
+            text = Path(os.path.expanduser(named)).read_text("ascii")
+        except (OSError, UnicodeDecodeError):
+            text = ""
+    if not text:
+        raise UsageError(f"the key of the bucket is missing: {where} has none; nothing was done", hint=hint)
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise UsageError(f"{where} has no key for a bucket; nothing was done", hint=hint)
+    return key
+
+
 def postgres_options() -> str:
     """What the environment gives every session with a PostgreSQL server."""
     return os.environ.get("PGOPTIONS", "")
+
+
+def seat_s() -> float:
+    """After so long without a sign of life from its folder a workspace of a shared store can be moved."""
+    given = os.environ.get("TAKEBACK_SEAT_S", "") or "60"
+    try:
+        found = float(given)
+    except ValueError:
+        found = 0.0
+    if not SEAT_LEAST_S <= found <= SEAT_MOST_S:
+        raise UsageError(
+            f"TAKEBACK_SEAT_S is {given!r}; nothing was done",
+            hint=f"a number of seconds, {SEAT_LEAST_S:g} to {SEAT_MOST_S:g}",
+        )
+    return found
 
 
 def smtp() -> str:

@@ -27,10 +27,12 @@ def open_workspace(
     allow_home: bool = False,
     store: str = "",
     workspace: str = "",
+    blobs: str = "",
 ) -> Workspace:
     """Open exactly this directory, and begin to protect it if it is not yet.
 
-    `store` is the address of a PostgreSQL database in which its history is begun, `workspace` its name there.
+    `store` is the address of a PostgreSQL database in which its history is begun, `workspace` its name there,
+    `blobs` the address of a bucket that has all content besides, like s3://bucket/folder.
     """
     if sys.platform != "linux":
         raise RefusedError(
@@ -50,7 +52,7 @@ def open_workspace(
         # A mistake in the settings is told before anything is begun.
         config.read_config(path)
     state = registry.create(path)
-    journal = begun(state, path, store, workspace)
+    journal = begun(state, path, store, workspace, blobs)
     if not journal.head().count:
         began = WorkspaceBegan(text_of(os.fsencode(path)), __version__)
         # The key makes two processes that open it for the first time write one event.

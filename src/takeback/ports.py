@@ -16,7 +16,9 @@ from takeback.core.events import Did, Event, Mark
 from takeback.core.record import Record
 from takeback.core.rollback import Do, OnConflict
 from takeback.ports_leases import LeaseStore
+from takeback.ports_moving import Moving
 from takeback.ports_outbox import Outbox
+from takeback.ports_seats import Seats
 
 T = TypeVar("T")
 
@@ -67,6 +69,14 @@ class Journal(Protocol):
     @property
     def leases(self) -> LeaseStore:
         """Who may work on what."""
+
+    @property
+    def seats(self) -> Seats | None:
+        """In which folder the workspace is. None where it is always in the same one: its journal is with it."""
+
+    @property
+    def moving(self) -> Moving:
+        """Its way to another place, or in from one."""
 
     def append(
         self,
@@ -139,6 +149,19 @@ class BlobStore(Protocol):
 
     def sync(self) -> None:
         """Everything put so far survives a power cut when this returns."""
+
+
+class Shelf(Protocol):
+    """Bytes by name where other machines find them. What was put never changes."""
+
+    def put_new(self, name: str, data: bytes) -> None:
+        """Put them there, unless they are there. Durable when this returns."""
+
+    def get(self, name: str) -> bytes:
+        """What was put there, unchanged; raises CorruptionError where it is not."""
+
+    def names(self, under: str) -> Iterable[str]:
+        """All names that begin so."""
 
 
 class Contents(Protocol):

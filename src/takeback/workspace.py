@@ -6,26 +6,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
+import msgspec
+
 from takeback import config
 from takeback.core import events as e
 from takeback.core import ids, selection
-from takeback.core.change import Change, Target, Version
+from takeback.core.change import Change, Version
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.subjects import Action, Checkpoint
+from takeback.engine import prune
 from takeback.engine.diff import Diff
 from takeback.engine.outbox_check import disagreements
 from takeback.engine.paths import path_filter
-from takeback.engine.prune import Limits, Pruned, prune
+from takeback.engine.prune import Pruned
 from takeback.engine.report import RollbackReport
-from takeback.errors import ConflictError, RollbackIncomplete, UsageError
+from takeback.errors import ConflictError, CorruptionError, RollbackIncomplete, UsageError
 from takeback.ports import Finding
 from takeback.running import Running
 from takeback.storage.clock import SystemClock
 
 AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
-CONFIG = Target("files", config.FILE)
 
 
 class Workspace(Running):
@@ -187,6 +189,8 @@ class Workspace(Running):
             findings += disagreements(self.ledger.refresh, self.outbox)
         if (self.state / "packs").exists():
             findings += self.store.check(deep=deep, progress=self._progress)
+        if self._is_shared and not findings:
+            findings += self._check_bucket(deep=deep)
         if deep and not findings:
             with self.lock.held():
                 for name, resource in self.tracker.observed.items():
@@ -199,6 +203,31 @@ class Workspace(Running):
             self.ledger.refresh()
             return self.tracker.since_last(self.tracker.marks())
 
+    def _check_bucket(self, *, deep: bool) -> list[Finding]:
+        try:
+            return list(self.store.check_shared(self.needed(), deep=deep, progress=self._progress))
+        except CorruptionError as error:
+            return [Finding("content", error.message)]
+
+    def needed(self) -> set[bytes]:
+        """The names of all content that the limits keep."""
+        marks, limits = self._pinned(), self.settings.store
+        return prune.needed(
+            self.journal.read(),
+            marks,
+            self.tracker.observed,
+            prune.Limits(limits.keep_days, limits.keep_checkpoints, 0),
+            SystemClock().now_us(),
+            self._progress,
+            self.ledger.history.values(),
+        )
+
+    def _pinned(self) -> list[e.Mark]:
+        """What running actions began with stays, whatever its age."""
+        history = self.history
+        running = [*history.open_actions(), *history.open_actions(Life.BACKGROUND)]
+        return [mark for action in running for mark in getattr(action.began, "marks", ())]
+
     def gc(self) -> Pruned:
         """Let go of content that the limits do not keep."""
         limits = self.settings.store
@@ -207,18 +236,28 @@ class Workspace(Running):
             # The present is recorded first, so that its content counts as needed.
             self.tracker.save("before gc", config.actor())
             self._generation.rise()
-            history = self.ledger.history
-            running = [*history.open_actions(), *history.open_actions(Life.BACKGROUND)]
-            return prune(
+            pruned = prune.prune(
                 self.journal.read(),
-                [mark for action in running for mark in getattr(action.began, "marks", ())],
+                self._pinned(),
                 self.tracker.observed,
                 self.store,
-                Limits(limits.keep_days, limits.keep_checkpoints, limits.quota_bytes),
+                prune.Limits(limits.keep_days, limits.keep_checkpoints, limits.quota_bytes),
                 SystemClock().now_us(),
                 self._progress,
-                history.values(),
+                self.ledger.history.values(),
             )
+            freed = self._sweep_bucket() if self._is_shared else 0
+            return msgspec.structs.replace(pruned, bucket_bytes_freed=freed)
+
+    def _sweep_bucket(self) -> int:
+        seen = self.history.seq
+        live = self.needed()
+
+        def again() -> set[bytes]:
+            # Nothing was recorded meanwhile, here or elsewhere, so nothing else can be live.
+            return live if self.history.seq == seen else self.needed()
+
+        return self.store.sweep_shared(live, again, progress=self._progress).bytes_freed
 
     def keep_within_quota(self) -> None:
         """Clean up by itself when the store has outgrown its quota, but not again and again.
@@ -240,6 +279,7 @@ class Workspace(Running):
             resource.close()
         if "store" in self.__dict__:
             self.store.close()
+        self.ledger.rest()
         self.journal.close()
 
     def __enter__(self) -> Workspace:

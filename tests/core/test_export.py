@@ -14,6 +14,15 @@ from takeback.core import ids
 from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.export import ToUndo, as_cloudevent, as_line, undo_list
+from takeback.core.intents import (
+    IntentCancelled,
+    IntentDeferred,
+    IntentDelivered,
+    IntentDied,
+    IntentDropped,
+    IntentRevived,
+    IntentsReleased,
+)
 from takeback.core.memory import changes
 from takeback.core.record import Envelope, Record
 from takeback.core.redact import HIDDEN
@@ -152,6 +161,27 @@ def test_files_of_one_name_in_two_places_are_two() -> None:
     item = e.Item(here, e.Did.REMOVED, verified=True, settles=("a2",))
     lines.append(as_line(record(e.RollbackEnded("a4", (item,)), seq=5, stream=ids.WORKSPACE)))
     assert [one.root for one in undo_list(lines)] == ["/elsewhere"]
+
+
+def test_an_intent_is_listed_as_it_stands() -> None:
+    deferred = IntentDeferred("http", "http", "k", "a1", "key", "POST example.org")
+    lines = [as_line(record(deferred, seq=seq)) for seq in range(2, 8)]
+    for event in (
+        IntentsReleased(("i2", "i3", "i4", "i5", "i6", "i7")),
+        IntentDelivered("i3", 1),
+        IntentDied("i4", 1, "no"),
+        IntentDied("i5", 1, "no"),
+        IntentRevived("i5"),
+        IntentCancelled("i6"),
+        IntentDropped("i7"),
+    ):
+        lines.append(as_line(record(event, seq=len(lines) + 2, stream=ids.WORKSPACE)))
+    listed = [(one.target, one.after) for one in undo_list(lines, "r1")]
+    assert listed == [("i5", "pending"), ("i4", "dead"), ("i3", "delivered"), ("i2", "pending")]
+    assert {(one.resource, one.action, one.before) for one in undo_list(lines)} == {("outbox", "a1", "")}
+    kept = e.Item(Target("outbox", "i3"), e.Did.KEPT, verified=False, settles=("a1",))
+    lines.append(as_line(record(e.RollbackEnded("a20", (kept,)), seq=21, stream=ids.WORKSPACE)))
+    assert [one.target for one in undo_list(lines)] == ["i5", "i4", "i2"]
 
 
 writes = st.dictionaries(st.sampled_from("fgh"), st.sampled_from(["", "1", "2"]), min_size=1)

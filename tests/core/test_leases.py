@@ -31,6 +31,8 @@ def wait(name: str, run: str, *, left: int = 5, family: frozenset[str] = frozens
         (".", "src/a", True),
         (".", "/elsewhere", False),
         ("/elsewhere", "/elsewhere/x", True),
+        ("/", "/x", True),
+        ("/", "src", False),
     ],
 )
 def test_the_lease_of_a_folder_covers_what_lies_below(has: str, path: str, both: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from takeback.addresses import is_address
@@ -33,12 +34,21 @@ def append_some(path: str, count: str) -> None:
     journal.close()
 
 
+def append_in_threads(path: str, threads: str, count: str) -> None:
+    """The same by several threads at once, each with a run of its own: they share commits."""
+    journal = open_journal(path)
+    names = [f"p{os.getpid()}t{number}" for number in range(int(threads))]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: append_steps(journal, count=int(count), name=name), names))
+    journal.close()
+
+
 def append_until_killed(path: str) -> None:
     append_steps(open_journal(path), count=sys.maxsize)
 
 
-def append_steps(journal: AnyJournal, *, count: int) -> None:
-    name = f"p{os.getpid()}"
+def append_steps(journal: AnyJournal, *, count: int, name: str = "") -> None:
+    name = name or f"p{os.getpid()}"
     (began,) = journal.append([RunBegan(name)], stream="", key=name)
     acknowledge(name, "-", began.seq, began.digest)
     for turn in range(count):

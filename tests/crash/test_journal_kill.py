@@ -53,6 +53,15 @@ def test_killed_at_a_crash_point(point: str, nth: int, tmp_path: Path) -> None:
     assert assert_whole(path, killed.stdout) == batches
 
 
+@pytest.mark.parametrize("nth", [2, 7])
+@pytest.mark.parametrize("point", ["journal-inside", "journal-committed", "disk-sync", "journal-anchored"])
+def test_threads_that_share_a_commit_are_killed(point: str, nth: int, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    killed = crash.run(point, nth, ["tests.crash.journal_worker:append_in_threads", path, "12", "8"])
+    assert killed.returncode == crash.KILLED, killed.stderr
+    assert_whole(path, killed.stdout)
+
+
 def test_killed_while_the_anchor_catches_up(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     crash.run("never", 1, ["tests.crash.journal_worker:append_some", path, "6"])

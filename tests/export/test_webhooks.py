@@ -8,6 +8,7 @@ import hmac
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +20,7 @@ from takeback import faults
 from takeback.errors import UsageError
 from takeback.opening import open_workspace
 from takeback.workspace import Workspace
+from tests.outbox import tools, workers
 from tests.runs import kill
 from tests.world import cli
 
@@ -33,11 +35,15 @@ class Ear:
     def __init__(self) -> None:
         self.heard: list[tuple[dict[str, str], bytes]] = []
         self.deaf = 0
+        self.awake = threading.Event()
+        """Until it is set, no request is answered."""
+        self.awake.set()
         ear = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                ear.awake.wait()
                 if ear.deaf:
                     ear.deaf -= 1
                     self.send_response(503)
@@ -154,6 +160,26 @@ def test_the_worker_tells(tb: Workspace, root: Path, ear: Ear) -> None:
     done = cli.run(["outbox", "worker", "--once"], cwd=root, home=tb.state.parent.parent)
     assert done.code == 0, done.said
     assert whole(ear.messages(), 2) == [1, 2]
+
+
+def test_one_that_hangs_holds_up_no_delivery(
+    tb: Workspace, root: Path, ear: Ear, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
+    ear.awake.clear()
+    with tb.run("mail") as run:
+        run.defer(tools.note, "hello")
+    worker = workers.start(root, "--once", "--json")
+    while not tools.sent():
+        time.sleep(0.02)
+        assert worker.poll() is None
+    ear.awake.set()
+    said, wrong = worker.communicate()
+    assert worker.returncode == 0, wrong
+    # It was not given up before: the very first message was received.
+    assert json.loads(said)["not_told"] == []
+    last = tb.journal.head().count
+    assert whole(ear.messages(), last) == list(range(1, last + 1))
 
 
 def tell(root: Path, home: Path) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from takeback.core.events import ActionRefused
 from takeback.core.leases import Holder
 from takeback.engine.seam import Action, Denied
+from takeback.errors import RefusedError
 from takeback.opening import open_workspace
 from takeback.workspace import Workspace
 from tests.agents.driving import Agent
@@ -116,3 +118,33 @@ def test_an_agent_with_hooks_hears_of_it(tb: Workspace, root: Path) -> None:
         "PostToolUse", tool_name="Bash", tool_input=command, tool_use_id="t2", tool_response={"stdout": ""}
     )
     assert b"changed what others have locked: src/made.py is locked by r999 (ann)" in told.stdout
+
+
+def write(path: str, text: str) -> None:
+    Path(path).write_text(text)
+
+
+def test_a_call_of_a_program_is_refused_before_it_is_made(tb: Workspace, root: Path) -> None:
+    with tb.run("program") as run:
+        with pytest.raises(RefusedError, match=r"is locked by r999 \(ann\)\. It was not started"):
+            run.call(write, str(root / "src/a.py"), "mine")
+        run.call(write, str(root / "b.py"), "mine")
+    assert (root / "src/a.py").read_text() == "one\n"
+    assert [record.event.rule for record in tb.journal.read() if isinstance(record.event, ActionRefused)] == [
+        "locks.on-foreign"
+    ]
+
+
+def test_or_made_with_a_warning(tb: Workspace, root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (root / "takeback.toml").write_text(WARN)
+    with open_workspace(root, watching=False) as again, again.run("program") as run:
+        run.call(write, str(root / "src/a.py"), "mine")
+    assert "is locked by r999 (ann)" in caplog.text
+    assert (root / "src/a.py").read_text() == "mine"
+
+
+def test_what_the_run_itself_has_locked_is_its_own(tb: Workspace, root: Path) -> None:
+    tb.leases.release([lease.fence for lease in tb.leases.live()])
+    with tb.run("program") as run, run.lock("src"):
+        run.call(write, str(root / "src/a.py"), "mine")
+    assert (root / "src/a.py").read_text() == "mine"

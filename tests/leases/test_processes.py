@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,17 +15,20 @@ from takeback.core.leases import Holder, Lease
 from takeback.engine import processes
 from takeback.engine.leases import Leases
 from takeback.opening import open_workspace
+from takeback.storage.postgres.journal import PostgresJournal
 from takeback.storage.sqlite import SqliteJournal
 from tests.runs import kill
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 ROUNDS = 1000
+
+OpenJournal = Callable[[Path], SqliteJournal | PostgresJournal]
 POINTS = sorted(point for point in faults.known() if point.startswith("lease-"))
 
 
-def race(folder: Path, rounds: int, me: int) -> None:
+def race(open_journal: OpenJournal, folder: Path, rounds: int, me: int) -> None:
     """Take the lease again and again, and say in a shared file when it is had and when it is let go."""
-    journal = SqliteJournal(folder / "journal.db")
+    journal = open_journal(folder)
     leases = Leases(journal.leases, folder)
     holder = Holder(f"r{me}", process=processes.this_process())
     shared = os.open(folder / "shared", os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -45,13 +49,21 @@ def held_one_after_the_other(shared: Path) -> list[int]:
     return [int(fence) for _, fence, _ in words[::2]]
 
 
+def in_a_file(folder: Path) -> SqliteJournal:
+    return SqliteJournal(folder / "journal.db")
+
+
 def test_two_processes_race_for_one_lease(tmp_path: Path) -> None:
-    SqliteJournal(tmp_path / "journal.db").close()
-    errors = tmp_path / "errors"
-    pids = [kill.start(race, tmp_path, ROUNDS // 2, me, errors=errors) for me in (1, 2)]
+    two_race(in_a_file, tmp_path, ROUNDS)
+
+
+def two_race(open_journal: OpenJournal, folder: Path, rounds: int) -> None:
+    open_journal(folder).close()
+    errors = folder / "errors"
+    pids = [kill.start(race, open_journal, folder, rounds // 2, me, errors=errors) for me in (1, 2)]
     assert [kill.end(pid) for pid in pids] == [0, 0], errors.read_text()
-    fences = held_one_after_the_other(tmp_path / "shared")
-    assert len(fences) == ROUNDS
+    fences = held_one_after_the_other(folder / "shared")
+    assert len(fences) == rounds
     assert fences == sorted(set(fences))
 
 
@@ -66,7 +78,16 @@ def hold(folder: Path) -> None:
 
 
 def test_a_holder_that_is_killed_frees_it_at_once(tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
+    kill_the_holder(prepared(tmp_path))
+
+
+def prepared(folder: Path, settings: str = "") -> Path:
+    (folder / "work").mkdir()
+    (folder / "work/takeback.toml").write_text(settings)
+    return folder
+
+
+def kill_the_holder(tmp_path: Path) -> None:
     pid = kill.start(hold, tmp_path, errors=tmp_path / "errors")
     while not (tmp_path / "ready").exists():
         time.sleep(0.01)
@@ -96,8 +117,13 @@ def _write(path: str) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_every_place(tmp_path: Path, point: str) -> None:
-    (tmp_path / "work").mkdir()
+    kill_at(point, prepared(tmp_path))
+
+
+def kill_at(point: str, tmp_path: Path) -> None:
+    """Killed there, again while it recovers, and then let be."""
     assert kill.killed_at(point, work, tmp_path, errors=tmp_path / "errors")
+    kill.killed_at(point, work, tmp_path, errors=tmp_path / "errors")
     assert kill.run(work, tmp_path, errors=tmp_path / "errors") == 0, (tmp_path / "errors").read_text()
     with open_workspace(tmp_path / "work", home=tmp_path / "state", watching=False) as tb:
         assert tb.leases.live() == []

@@ -34,7 +34,8 @@ class Effects:
     def take(self, key: str, body: Any) -> None:
         with self._lock:
             if key not in self._known:
-                os.write(self._fd, (json.dumps({"key": key, "body": body}) + "\n").encode())
+                at = time.monotonic()  # one clock for all processes of the machine
+                os.write(self._fd, (json.dumps({"key": key, "body": body, "at": at}) + "\n").encode())
                 self._known.add(key)
 
     def note(self, key: str) -> None:
@@ -84,7 +85,7 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
 
         def _trouble(self, what: str) -> None:
             if what == "busy":
-                return self._answer(429, "", {"Retry-After": "0" if self.path == "/maybe" else "120"})
+                return self._answer(429, "", {"Retry-After": "1" if self.path == "/maybe" else "120"})
             if what in ("gone", "broken"):
                 return self._answer({"gone": 410, "broken": 500}[what], "")
             time.sleep(STALL_S if what == "slow" else 0)

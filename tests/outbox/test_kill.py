@@ -1,8 +1,9 @@
-"""Killed at every named place: each intent has one effect, or none where its run was taken back."""
+"""Killed at every named place, and again while it recovers: each intent has one effect; none if it was taken back."""
 
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,9 @@ class Failure(Exception):
     """The plan failed."""
 
 
-def prepared(folder: Path) -> Path:
+def prepared(folder: Path, settings: str) -> Path:
     (folder / "work").mkdir(parents=True)
-    (folder / "work/takeback.toml").write_text(QUICK)
+    (folder / "work/takeback.toml").write_text(settings)
     os.environ[tools.WORLD] = str(folder / "world")
     return folder
 
@@ -88,38 +89,49 @@ def chosen(passed: list[str], points: list[str]) -> list[int]:
     return sorted({*first, *last, *range(5, len(passed), max(1, len(passed) // 6))})
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_killed_while_it_defers_and_delivers(tmp_path: Path) -> None:
-    passed = places(send, prepared(tmp_path / "all"), errors=tmp_path / "errors")
+    kill_while_it_sends(tmp_path, QUICK)
+
+
+@pytest.mark.timeout(1800)
+def test_killed_while_it_takes_back(tmp_path: Path) -> None:
+    kill_while_it_takes_back(tmp_path, QUICK)
+
+
+def kill_while_it_sends(tmp_path: Path, settings: str) -> None:
+    passed = places(send, prepared(tmp_path / "all", settings), errors=tmp_path / "errors")
     assert texts() == TEXTS, (tmp_path / "errors").read_text()
     points = [point for point in OUTBOX if not point.startswith("outbox-cancel")]
     assert set(points) <= set(passed)
     cases: list[int | str] = [*points, *chosen(passed, points)]
-    killed = 0
+    chance, killed, again = random.Random(3), 0, 0
     for number, place in enumerate(cases):
-        folder, name = (
-            prepared(tmp_path / str(number)),
-            passed[place - 1] if isinstance(place, int) else place,
-        )
-        errors = folder / "errors"
+        folder = prepared(tmp_path / str(number), settings)
+        name, errors = passed[place - 1] if isinstance(place, int) else place, folder / "errors"
         # Threads deliver, so the last places do not come as often each time.
         killed += killed_at(place, send, folder, errors=errors)
+        again += killed_at(
+            chance.randrange(1, len(passed)), chance.choice([send, work]), folder, errors=errors
+        )
         assert run(send, folder, errors=errors) == 0, f"{name}: {errors.read_text()}"
         assert run(work, folder, errors=errors) == 0, f"{name}: {errors.read_text()}"
         assert texts() == TEXTS, name
-    assert killed >= len(cases) - len(points)
+    assert killed >= len(cases) - len(points) and again
 
 
-@pytest.mark.timeout(900)
-def test_killed_while_it_takes_back(tmp_path: Path) -> None:
-    passed = places(send_and_fail, prepared(tmp_path / "all"), errors=tmp_path / "errors")
+def kill_while_it_takes_back(tmp_path: Path, settings: str) -> None:
+    passed = places(send_and_fail, prepared(tmp_path / "all", settings), errors=tmp_path / "errors")
     points = [point for point in OUTBOX if point.startswith("outbox-cancel")]
     assert set(points) <= set(passed)
     assert texts() == []
+    chance, again = random.Random(4), 0
     for n in chosen(passed, points):
-        folder = prepared(tmp_path / str(n))
+        folder = prepared(tmp_path / str(n), settings)
         errors = folder / "errors"
         assert killed_at(n, send_and_fail, folder, errors=errors), passed[n - 1]
+        again += killed_at(chance.randrange(1, len(passed)), undo, folder, errors=errors)
         assert run(undo, folder, errors=errors) == 0, f"{passed[n - 1]}: {errors.read_text()}"
         assert run(work, folder, errors=errors) == 0, f"{passed[n - 1]}: {errors.read_text()}"
         assert texts() == [], passed[n - 1]
+    assert again

@@ -3,98 +3,106 @@
 from __future__ import annotations
 
 import os
-import random
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from takeback.core.intents import State
-from tests.outbox import workers
+from takeback.errors import BackendError
 from tests.outbox.conftest import Place
-from tests.outbox.sink import Sink, effects
+from tests.outbox.sink import Sink, effects, requests
+from tests.outbox.storm import Trouble, blowing
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
-INTENTS = 20_000 if ALL else 500
-KILLS_S = (2.0, 10.0) if ALL else (1.0, 3.0)
+INTENTS = 20_000 if ALL else 300
+EVERY_S = (1.0, 5.0) if ALL else (0.7, 2.0)
 EACH = 25
 ORDERS = 20
-WORKERS = 4
+
+Property = Callable[[str, object], None]
 
 
 @pytest.mark.timeout(7200)
-def test_each_has_one_effect(place: Place, tmp_path: Path) -> None:
+def test_each_has_one_effect(place: Place, tmp_path: Path, record_property: Property) -> None:
+    weather_the_storm(place, tmp_path, INTENTS, record_property)
+
+
+def weather_the_storm(
+    place: Place,
+    tmp_path: Path,
+    intents: int,
+    note: Property,
+    troubles: Sequence[Trouble] = (),
+    last: Sequence[Trouble] = (),
+) -> Counter[str]:
+    """Defer, release and deliver so many while everything goes wrong; gives what did.
+
+    `last` comes when all are released.
+    """
+    began = time.monotonic()
     sink = Sink(tmp_path / "sink", trouble=0.15)
-    with troubled(place, sink):
-        for first in range(0, INTENTS, EACH):
-            with place.tb.run(f"batch {first}") as run:
-                for n in range(first, first + EACH):
-                    body = {"n": n, "order": n % ORDERS}
-                    order = f"o{n % ORDERS}" if n % 3 else ""
-                    run.defer(
-                        "http", "POST", sink.url("maybe"), json=body, order=order, timeout_s=0.5, tries=1000
-                    )
-                if first % (10 * EACH) == 0:
-                    before = {effect["body"]["n"] for effect in effects(sink.folder)}
-                    assert before.isdisjoint(range(first, first + EACH)), "something left before the commit"
-        while unfinished(place):
+    with blowing(place.root, sink, EVERY_S, troubles) as storm:
+        released_at = released(place, sink, intents)
+        storm.next += last
+        while storm.next or unfinished(place):
             time.sleep(0.1)
     sink.kill()
     done = effects(sink.folder)
-    assert sorted(effect["body"]["n"] for effect in done) == list(range(INTENTS))
-    assert len({effect["key"] for effect in done}) == INTENTS
+    assert sorted(effect["body"]["n"] for effect in done) == list(range(intents)), "one was lost, or doubled"
+    assert len({effect["key"] for effect in done}) == intents
+    assert all(effect["at"] >= released_at[effect["body"]["n"]] for effect in done), "before the commit"
     in_order: dict[int, list[int]] = defaultdict(list)
     for effect in done:
         if effect["body"]["n"] % 3:
             in_order[effect["body"]["order"]].append(effect["body"]["n"])
-    assert all(seen == sorted(seen) for seen in in_order.values())
-    attempts_are_counted(place)
+    assert all(order == sorted(order) for order in in_order.values())
+    attempts = attempts_are_counted(place, requests(sink.folder))
+    figures = {
+        "intents": intents,
+        "attempts": attempts,
+        "requests": requests(sink.folder).total(),
+        **storm.seen,
+    }
+    for name, figure in {**figures, "seconds": int(time.monotonic() - began)}.items():
+        note(name, figure)
+    return storm.seen
+
+
+def released(place: Place, sink: Sink, intents: int) -> dict[int, float]:
+    """Defer them all, a few in each run; gives the last moment at which each was not released yet."""
+    before: dict[int, float] = {}
+    for first in range(0, intents, EACH):
+        with place.tb.run(f"batch {first}") as run:
+            for n in range(first, first + EACH):
+                body = {"n": n, "order": n % ORDERS}
+                order = f"o{n % ORDERS}" if n % 3 else ""
+                run.defer(
+                    "http", "POST", sink.url("maybe"), json=body, order=order, timeout_s=0.5, tries=1000
+                )
+            before.update(dict.fromkeys(range(first, first + EACH), time.monotonic()))
+    return before
 
 
 def unfinished(place: Place) -> int:
-    counts = place.tb.outbox.counts()
+    try:
+        counts = place.tb.outbox.counts()
+    except BackendError:
+        return 1  # the server is away
     assert State.DEAD not in counts
     return sum(counts.get(state, 0) for state in (State.DUE, State.QUEUED, State.CLAIMED))
 
 
-def attempts_are_counted(place: Place) -> None:
-    after = ""
+def attempts_are_counted(place: Place, came: Counter[str]) -> int:
+    """What the receiver saw was counted. A worker that was killed before it had sent anything counts as well."""
+    after, attempts = "", 0
     while page := place.tb.outbox.page(after=after, limit=1000):
         after = page[-1].id
         for queued in page:
             assert queued.state is State.DELIVERED
+            assert queued.attempts >= came[queued.deferred.delivery_key] > 0
             assert len(place.tb.outbox.attempts(queued.id)) == queued.attempts - 1
-
-
-@contextmanager
-def troubled(place: Place, sink: Sink) -> Iterator[None]:
-    """Workers are killed and started again, and so is the receiver, until the block ends."""
-    chance = random.Random(5)
-    crew = [workers.start(place.root, "--concurrency", "4") for _ in range(WORKERS)]
-    over = threading.Event()
-
-    def disturb() -> None:
-        while not over.wait(chance.uniform(*KILLS_S)):
-            one = chance.randrange(WORKERS)
-            workers.kill(crew[one])
-            crew[one] = workers.start(place.root, "--concurrency", "4")
-            if chance.random() < 0.3:
-                sink.kill()
-                time.sleep(chance.uniform(0, 0.3))
-                sink.start()
-
-    thread = threading.Thread(target=disturb)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        ended = [worker.poll() for worker in crew]
-        for worker in crew:
-            workers.kill(worker)
-    assert ended == [None] * WORKERS, "a worker ended by itself"
+            attempts += queued.attempts
+    return attempts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ def sent() -> list[str]:
 def note(text: str) -> dict[str, str]:
     say("sent", takeback.current_call().key, text)
     return {"id": text}
+
+
+def note_slowly(text: str) -> dict[str, str]:
+    time.sleep(0.02)
+    return note(text)
 
 
 def note_once(text: str) -> dict[str, str]:
@@ -75,8 +81,6 @@ def fail(text: str) -> None:
 def hang(text: str) -> None:
     """Does it, and never says so."""
     note(text)
-    import time
-
     time.sleep(600)
 
 

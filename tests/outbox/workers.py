@@ -24,9 +24,10 @@ def start(root: Path, *options: str) -> Worker:
     )
 
 
-def kill(worker: Worker) -> None:
+def kill(worker: Worker) -> str:
+    """Gives what was wrong with it, where it had ended before."""
     worker.send_signal(signal.SIGKILL)
-    worker.communicate()
+    return worker.communicate()[1]
 
 
 def stop(worker: Worker) -> str:

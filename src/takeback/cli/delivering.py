@@ -12,15 +12,13 @@ import click
 import msgspec
 
 from takeback.cli.session import Session, iso, plural
+from takeback.cli.telling import BEAT_S, Teller
 from takeback.core.intents import IntentDied, Outcome
 from takeback.engine.courier import Tally
 from takeback.engine.telemetry import Instruments
 from takeback.errors import BackendError
 from takeback.workflows.monitor import Monitor
-from takeback.workflows.notify import send
 from takeback.workspace import Workspace
-
-BEAT_S = 1.0
 
 
 class Watching:
@@ -31,11 +29,11 @@ class Watching:
     ) -> None:
         self._session = session
         self._workspace = workspace
-        self._notifiers = notifiers
         self._health = health
         self._said = 0.0
+        self._is_away = False
         self._instruments = Instruments(workspace.outbox)
-        self._failures: list[str] = []
+        self._teller = Teller(workspace, notifiers)
 
     def told(self, outcome: Outcome) -> None:
         """One outcome was recorded."""
@@ -47,32 +45,32 @@ class Watching:
         if not self._session.json:
             click.echo(f"takeback: {outcome.queued.id}, {about}, is a dead letter: {word.why}", err=True)
         found = [{"intent": outcome.queued.id, "run": outcome.queued.run, "what": about, "why": word.why}]
-        for notifier in self._notifiers:
-            try:
-                send(notifier, message, found)
-            except BackendError as error:
-                # It stays in the list of dead letters; only this way of telling it failed.
-                self._failures.append(error.message)
-                click.echo(f"takeback: {error.message}", err=True)
-
-    def pump(self) -> None:
-        """Tell the webhooks of the audit what is new."""
-        for failed in self._workspace.audit.pump():
-            self._failures.append(failed)
-            click.echo(f"takeback: {failed}", err=True)
+        self._teller.letter(message, found)
 
     def beat(self, tally: Tally) -> None:
         now = time.monotonic()
-        if now - self._said < BEAT_S:
+        if now - self._said < BEAT_S and not self._is_away:
             return
+        counts = self._workspace.outbox.counts() if self._health else {}
         self._said = now
-        self.pump()
-        self._write_health(tally, "running")
+        if self._is_away:
+            self._is_away = False
+            click.echo("takeback: the store is back", err=True)
+        self._write_health(tally, "running", counts={state.value: n for state, n in counts.items()})
         if self._session.progress.wanted:
             sys.stderr.write(f"\r\x1b[K{self.line(tally)} ")
             sys.stderr.flush()
 
-    def end(self) -> None:
+    def away(self, tally: Tally, error: BackendError) -> None:
+        """The store cannot be reached. It is waited for, and that is said once."""
+        if not self._is_away:
+            self._is_away = True
+            click.echo(f"takeback: {error.message}. It is waited for", err=True)
+        self._write_health(tally, "store-away", why=error.message)
+
+    def end(self, *, wait: bool) -> None:
+        """With `wait` everything is told that is to be told."""
+        self._teller.close(wait=wait)
         if self._session.progress.wanted:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
@@ -86,14 +84,13 @@ class Watching:
         return f"{text}."
 
     def data(self, tally: Tally) -> dict[str, Any]:
-        return {**msgspec.to_builtins(tally), "not_told": self._failures}
+        return {**msgspec.to_builtins(tally), "not_told": self._teller.failures}
 
-    def _write_health(self, tally: Tally, state: str) -> None:
+    def _write_health(self, tally: Tally, state: str, **more: Any) -> None:
         if not self._health:
             return
-        counts = {name.value: count for name, count in self._workspace.outbox.counts().items()}
         at = iso(time.time_ns() // 1000)
-        body = {"pid": os.getpid(), "state": state, "at": at, "counts": counts, **msgspec.to_builtins(tally)}
+        body = {"pid": os.getpid(), "state": state, "at": at, **more, **msgspec.to_builtins(tally)}
         fresh = self._health.with_name(f".{self._health.name}.{os.getpid()}")
         try:
             fresh.write_bytes(msgspec.json.encode(body))

@@ -10,11 +10,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from takeback.core import ids, intents
+from takeback.core import event_base, ids, intents, seats
 from takeback.core.change import Change, Target
 from takeback.core.event_base import Base as _Base
 
-EVENTS_VERSION = 4
+EVENTS_VERSION = 5
+
+Mark = event_base.Mark
+"""Where a resource stood at one moment."""
 
 
 class Effect(StrEnum):
@@ -64,16 +67,6 @@ class Process(_Base, frozen=True, tag=False):
     started: str
     boot: str
     host: str
-
-
-class Mark(_Base, frozen=True, tag=False):
-    """Where a resource stood at one moment. `state` leads the resource to it; `evidence` says what proved it."""
-
-    resource: str
-    state: str
-    evidence: str = ""
-    stated: tuple[str, ...] = ()
-    """What the mark does not cover, in words: excluded, unreadable, of an unsupported kind."""
 
 
 class WorkspaceBegan(_Base, frozen=True, tag="workspace-began"):
@@ -376,6 +369,7 @@ Event = (
     | RollbackBegan
     | RollbackProgressed
     | RollbackEnded
+    | seats.WorkspaceSeated
     | intents.IntentEvent
 )
 

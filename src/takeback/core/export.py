@@ -12,6 +12,7 @@ import msgspec
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import ABSENT, Change, Target
+from takeback.core.intents import RESOURCE as OUTBOX
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.memory import keys_of
 from takeback.core.record import Record
@@ -22,6 +23,16 @@ PREFIX = "io.takeback."
 
 
 ROLLBACK = "rollback-ended"
+DEFERRED = "intent-deferred"
+PENDING = "pending"
+_INTENT_IS = {
+    "intent-delivered": "delivered",
+    "intent-died": "dead",
+    "intent-revived": PENDING,
+    "intent-cancelled": "",
+    "intent-dropped": "",
+}
+"""What an intent is after an event; nothing where there is nothing to be undone any more."""
 
 Place = tuple[str, Target]
 """An action, and a target that it changed."""
@@ -37,6 +48,7 @@ class ToUndo(msgspec.Struct, frozen=True):
     before: str
     """The version to put back, as the log names it; empty where the target was not there."""
     after: str
+    """The version that stands; of an intent whether it is `pending`, `delivered` or `dead`."""
     root: str = ""
     """Where the target lies, if not in the workspace; of what is remembered, whose it is."""
 
@@ -82,11 +94,15 @@ def undo_list(lines: Iterable[Mapping[str, Any]], run: str = "") -> list[ToUndo]
     """
     found: list[ToUndo] = []
     settled: set[Place] = set()
+    intents: dict[str, str] = {}
     for line in reversed(list(lines)):
         if line["type"] == ROLLBACK:
             settled |= _settled(line, settled)
+        elif line["type"] in _INTENT_IS:
+            intents.setdefault(line["event"]["intent"], _INTENT_IS[line["type"]])
         elif run in ("", line["stream"]) and line["stream"] != ids.WORKSPACE:
-            found += [one for one in _made(line) if _place(one) not in settled]
+            made = _deferred(line, intents) if line["type"] == DEFERRED else _made(line)
+            found += [one for one in made if _place(one) not in settled]
     return found
 
 
@@ -111,6 +127,12 @@ def _made(line: Mapping[str, Any]) -> Iterator[ToUndo]:
         if before != after:
             action = event.get("action") or line["id"] or ""
             yield ToUndo(line["seq"], action, target.resource, target.name, before, after, target.root)
+
+
+def _deferred(line: Mapping[str, Any], intents: Mapping[str, str]) -> Iterator[ToUndo]:
+    """An intent, as far as it was not cancelled or given up."""
+    if stands := intents.get(line["id"], PENDING):
+        yield ToUndo(line["seq"], line["event"]["action"], OUTBOX, line["id"], "", stands)
 
 
 def _place(one: ToUndo) -> Place:

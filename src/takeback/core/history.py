@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
-import msgspec
-
 from takeback.core import events as e
 from takeback.core import intents as i
 from takeback.core import lifecycle
@@ -19,14 +17,8 @@ from takeback.core.change import ABSENT, Change, Entry, Target, Version
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import value_after
 from takeback.core.record import Record
-from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step, called
-
-
-class Breach(msgspec.Struct, frozen=True):
-    """An event that the life of its subject does not allow."""
-
-    seq: int
-    what: str
+from takeback.core.seats import Moves, WorkspaceSeated
+from takeback.core.subjects import Action, Approval, Breach, Checkpoint, Run, Step, called
 
 
 class History:
@@ -50,6 +42,7 @@ class History:
         self.progress: dict[str, dict[Target, e.Item]] = defaultdict(dict)
         """What an unfinished rollback has already done of what must not be done twice."""
         self.intents = i.Intents()
+        self.moves = Moves()
         self._undone: dict[str, str] = {}
         self._never: set[str] = set()
         self._unended: dict[str, Action] = {}
@@ -74,6 +67,7 @@ class History:
         _APPLY[type(event)](self, record, event)
         for mark in getattr(event, "marks", ()):
             self.marks[mark.resource] = mark
+            self.moves.looked(mark.resource, record.at_us)
 
     # What stands
 
@@ -89,7 +83,7 @@ class History:
     def values(self) -> set[bytes]:
         """The names of the content that holds arguments and results of calls."""
         named = [name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full)]
-        named += [intent.deferred.full for intent in self.intents.every.values()]
+        named += [intent.full for intent in self.intents.every.values()]
         return {bytes.fromhex(name) for name in named if name}
 
     def targets(self) -> Iterable[Target]:
@@ -246,6 +240,8 @@ class History:
             action.result, action.full = getattr(event, "result", None), getattr(event, "full", "")
             action.happened, action.unsure = getattr(event, "happened", True), getattr(event, "unsure", False)
             self._finish(record, action, event.changes)
+            if action.life is Life.DONE and not event.marks and action.writes_files:
+                self.moves.done(action.id)
 
     def _action_told(self, record: Record, event: e.ActionTold) -> None:
         action = self.actions.get(event.action)
@@ -263,7 +259,7 @@ class History:
         self._add(record, action, event.changes)
 
     def _intent(self, record: Record, event: i.IntentEvent) -> None:
-        if wrong := self.intents.apply(record.id, record.stream, record.at_us, event):
+        if wrong := self.intents.apply(record.id, record.stream, event):
             return self._breach(record, wrong)
         if isinstance(event, i.IntentDeferred):
             self._changes_seen(record, e.ChangesSeen(event.action, (i.change_of(record.id, event),)))
@@ -318,6 +314,9 @@ class History:
             if isinstance(event, e.ApprovalAnswered):
                 approval.actor, approval.why = event.actor, event.why
                 approval.life = Life.GRANTED if event.granted else Life.DENIED
+
+    def _seated(self, record: Record, event: WorkspaceSeated) -> None:
+        self.moves.seated(record.seq, record.at_us, event)
 
     def _nothing(self, _record: Record, _event: e.Event) -> None:
         """It is told for the reader of the log alone."""
@@ -396,5 +395,6 @@ _APPLY: dict[type, Callable[[History, Record, Any], None]] = {
     e.ChangesSeen: History._changes_seen,
     e.ConfigAccepted: History._config_accepted,
     e.CheckpointTaken: History._checkpoint_taken,
+    WorkspaceSeated: History._seated,
     **dict.fromkeys(get_args(i.IntentEvent), History._intent),
 }

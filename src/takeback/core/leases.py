@@ -14,6 +14,8 @@ from takeback.core import ids
 from takeback.core.events import Process
 
 EVERYTHING = "."
+RESERVED = "/takeback:"
+"""What Takeback itself holds begins so. No path of the workspace does, and people are not shown it."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -74,7 +76,7 @@ def covers(lease: str, path: str) -> bool:
     """Whether who has the lease of one name has that of the other too."""
     if lease == EVERYTHING:
         return not path.startswith("/")
-    return path == lease or path.startswith(f"{lease}/")
+    return path == lease or path.startswith(f"{lease.rstrip('/')}/")
 
 
 def overlap(one: str, other: str) -> bool:

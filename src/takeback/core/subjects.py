@@ -12,6 +12,13 @@ from takeback.core.change import Change, Entry
 from takeback.core.lifecycle import Life
 
 
+class Breach(msgspec.Struct, frozen=True):
+    """An event that the life of its subject does not allow."""
+
+    seq: int
+    what: str
+
+
 class Action(msgspec.Struct):
     """A tool call, a rollback, or what happened outside: whatever has changes of its own."""
 
@@ -44,6 +51,11 @@ class Action(msgspec.Struct):
     @property
     def is_tool(self) -> bool:
         return isinstance(self.began, e.ActionBegan)
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether what it did is in files, where only a look finds it."""
+        return isinstance(self.began, e.ActionBegan) and self.began.effect is e.Effect.RESTORABLE
 
     @property
     def seq(self) -> int:

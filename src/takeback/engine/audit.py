@@ -63,6 +63,10 @@ class Audit:
         self._webhooks = webhooks
         self._pause_s = pause_s
 
+    def check(self) -> None:
+        """Raises UsageError where the settings of a webhook make no sense."""
+        self._webhooks()
+
     def pump(self) -> list[str]:
         """Tell each webhook what is new; gives what did not get through, in words."""
         return [failed for one in self._webhooks() if (failed := self._tell(one))]

@@ -22,13 +22,13 @@ from takeback.engine.calls import Seen
 from takeback.engine.ground import name_in_rules
 from takeback.engine.life import Heartbeat
 from takeback.engine.recorder import Parts, Recorder, Wanted
-from takeback.errors import HandedOver, InvariantBroken, LeaseLost, RefusedError, UsageError
+from takeback.errors import HandedOver, InvariantBroken, LeaseLost, RefusedError, SeatLost, UsageError
 from takeback.resources.calls.resource import Call
 
 if TYPE_CHECKING:
     import asyncio
 
-FINAL = (InvariantBroken, HandedOver, LeaseLost, RefusedError)
+FINAL = (InvariantBroken, HandedOver, LeaseLost, SeatLost, RefusedError)
 """Never tried again, whatever a function declares as transient."""
 PAUSE_S = 0.1
 PAUSE_MAX_S = 30.0
@@ -198,6 +198,7 @@ class Caller:
     def _begin(self, wanted: Wanted) -> tuple[Call, str]:
         self._recorder.refuse_unready(wanted)
         wanted = self._recorder.foreseen(wanted)
+        self._recorder.keep_off(wanted)
         passed = self._recorder.gate.pass_through(
             self._recorder.run.id,
             wanted.name,

@@ -13,7 +13,7 @@ from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.history import History
 from takeback.core.intents import GONE
 from takeback.core.intents import RESOURCE as INTENTS
-from takeback.core.subjects import Action, Run
+from takeback.core.subjects import Action, Run, Step
 from takeback.core.values import plain
 from takeback.engine.vault import Kept, Vault
 from takeback.errors import TakebackError
@@ -130,6 +130,11 @@ def is_gone(history: History, action: Action) -> bool:
     """Whether it was taken back: asked for again it is made again, as another one."""
     made = any(entry.target.resource == RESOURCE for entry in history.live(action.id))
     return history.is_undone(action.id) or (made and standing(history, action) is None)
+
+
+def stands(history: History, step: Step) -> bool:
+    """Whether what a completed step did is there: not taken back, and not left on another machine."""
+    return not history.is_undone(step.body) and step.body not in history.moves.lost
 
 
 def is_taken_back(history: History, run: Run) -> bool:

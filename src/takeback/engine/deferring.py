@@ -144,7 +144,9 @@ class Deferring:
         """What the receiver knows it by. One that is deferred again after an undo is another one."""
         began = history.runs[self.id].began
         identity = f"key {began.key}" if began.key else f"run {self.id}"
-        return keys.call_key(self._parts.tracker.name, identity, began.generation, f"defer {key}", cancelled)
+        return keys.call_key(
+            self._parts.tracker.origin, identity, began.generation, f"defer {key}", cancelled
+        )
 
 
 def handler_of(handler: str | Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handler:
@@ -195,9 +197,9 @@ def _kept(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 
 
 def _same(earlier: Intent, wanted: IntentDeferred) -> str:
-    if earlier.deferred.intent != wanted.intent:
+    if earlier.intent != wanted.intent:
         raise UsageError(
-            f"the key {wanted.key!r} is that of {earlier.id}, {earlier.deferred.about}, with other contents; "
+            f"the key {wanted.key!r} is that of {earlier.id}, {earlier.about}, with other contents; "
             "nothing was deferred",
             hint="a key names one intent of its run",
         )

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
@@ -146,6 +146,10 @@ class Gate:
             if answer is None:
                 return [e.ApprovalUsed(approval.id)]
             ruling = answer
+        self.refuse(run, name, effect, seen, ruling)
+
+    def refuse(self, run: str, name: str, effect: e.Effect, seen: Any, ruling: Ruling) -> NoReturn:
+        """Record that an action was refused, and raise it."""
         self.note(run, name, effect, seen, ruling)
         raise RefusedError(
             f"{name} was refused: {ruling.why}. It was not started",

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
+from typing import Protocol
 
-from takeback.core.leases import Lease
 from takeback.errors import TakebackError
-from takeback.ports_leases import LeaseStore
 
 PART = 3
 """So often is a lease renewed in its time: two renewals may fail."""
 
 
-class Keeper:
-    """Renews leases in the background."""
+class Renewable(Protocol):
+    @property
+    def fence(self) -> int: ...
+    @property
+    def ttl_us(self) -> int: ...
 
-    def __init__(self, store: LeaseStore) -> None:
+
+class Store(Protocol):
+    def renew(self, fences: Collection[int]) -> frozenset[int]:
+        """Let them last as long again from now on; gives those that are still held."""
+
+
+class Keeper:
+    """Renews leases, or the seat of a workspace, in the background."""
+
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[int, float] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def keep(self, lease: Lease) -> None:
+    def keep(self, lease: Renewable) -> None:
         with self._changed:
             self._kept[lease.fence] = lease.ttl_us / 1e6
             self._changed.notify()
@@ -29,7 +41,7 @@ class Keeper:
                 self._thread = threading.Thread(target=self._renew, name="takeback-leases", daemon=True)
                 self._thread.start()
 
-    def leave(self, lease: Lease) -> None:
+    def leave(self, lease: Renewable) -> None:
         with self._changed:
             self._kept.pop(lease.fence, None)
             self._changed.notify()

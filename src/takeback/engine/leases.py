@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from takeback.core.history import History
-from takeback.core.leases import EVERYTHING, Blocked, Holder, Lease
+from takeback.core.leases import EVERYTHING, RESERVED, Blocked, Holder, Lease
 from takeback.engine import processes
 from takeback.engine.lease_keeper import Keeper
 from takeback.engine.replanning import seconds_of, text_of
@@ -92,8 +92,8 @@ class Leases:
             raise
 
     def live(self) -> list[Lease]:
-        """Those that are held now."""
-        found = [lease for lease in self.store.all() if lease.is_live]
+        """Those that are held now, by runs and by people."""
+        found = [lease for lease in self.store.all() if lease.is_live and not lease.name.startswith(RESERVED)]
         return [lease for lease in found if not is_gone(lease.holder)]
 
     def release(self, fences: Collection[int]) -> frozenset[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -14,7 +14,9 @@ from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased
 from takeback.core.record import Record
 from takeback.core.redact import redact
-from takeback.errors import LeaseLost
+from takeback.core.seats import Seat
+from takeback.engine.lease_keeper import Keeper
+from takeback.errors import BackendError, LeaseLost
 from takeback.ports import Journal
 
 WORDS = ("why", "note", "message")
@@ -23,15 +25,29 @@ WORDS = ("why", "note", "message")
 GOING_ON = (ActionBegan, StepBegan, IntentDeferred, IntentsReleased)
 """What a run may not do that has lost a lock. What it did before is recorded in any case."""
 
+NAMING = ("marks", "changes", "swaps", "full")
+"""What names content, in any event that has it."""
+
+SHARES_MAX = 5
+
 
 class Ledger:
     """Appends events and keeps the fold of all of them at hand."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, share: Callable[[bool], Collection[int]] = lambda _: ()) -> None:
+        """`share` brings all content to where others find it, and gives the leases under which it may be named.
+
+        It is told whether one that it gave is lost.
+        """
         self.journal = journal
+        self._share = share
         self.history = History()
         self._fences: dict[str, dict[int, str]] = {}
         self._lock = threading.RLock()  # the steps of a run may be in several threads
+        self._seats = journal.seats
+        self._keeper = Keeper(self._seats) if self._seats else None
+        self._kept: Seat | None = None
+        self._is_here = self._seats is None
 
     def refresh(self) -> History:
         """Take in what others appended."""
@@ -45,19 +61,61 @@ class Ledger:
     ) -> tuple[Record, ...]:
         """Write events; from here they have happened."""
         events = [_without_secrets(event) for event in events]
+        # Without the lock: appends of several threads share a commit.
+        records = self._append(events, stream, durable=durable)
         with self._lock:
-            fences = self._fences_for(stream, events)
-            try:
-                records = self.journal.append(events, stream=stream, durable=durable, fences=fences)
-            except LeaseLost:
-                self.refuse_lost(fences)
-                raise
-            if records[0].seq != self.history.seq + 1:
-                self.refresh()
-            else:
+            if records[0].seq == self.history.seq + 1:
                 for record in records:
                     self.history.apply(record)
-            return records
+            elif records[-1].seq > self.history.seq:
+                self.refresh()  # in order: others wrote before these, here or elsewhere
+            self._keep_seat()
+        return records
+
+    def _append(self, events: Sequence[Event], stream: str, *, durable: bool) -> tuple[Record, ...]:
+        """The rule of a shared journal is kept here: it never names content that only one machine has."""
+        fences, naming = self._fences_for(stream, events), any(map(_names_content, events))
+        for turn in range(SHARES_MAX if naming else 1):
+            shared = self._share(turn > 0) if naming else ()
+            try:
+                return self.journal.append(events, stream=stream, durable=durable, fences=[*fences, *shared])
+            except LeaseLost:
+                self.refuse_lost(fences)
+                if not shared:
+                    raise
+        raise BackendError(
+            "another machine cleans up again and again, so content could not be named; nothing was recorded",
+            hint="try again; all content is safe on this machine",
+            retryable=True,
+        )
+
+    # The seat, where the journal is shared
+
+    def refuse_elsewhere(self) -> None:
+        """Raise SeatLost where the workspace sits in another folder, before anything here is looked at for it.
+
+        Asked once; later the next append tells.
+        """
+        if not self._is_here:
+            self.refuse_moved()
+            self._is_here = True
+
+    def refuse_moved(self) -> None:
+        """Raise SeatLost where the workspace has been moved: for what is done before it is recorded."""
+        if self._seats:
+            self._seats.refuse_moved()
+
+    def _keep_seat(self) -> None:
+        """Show from now on that somebody works here, also while nothing is appended."""
+        if self._seats and self._keeper and self._kept is None and (mine := self._seats.mine):
+            self._keeper.keep(mine)
+            self._kept = mine
+
+    def rest(self) -> None:
+        """Nothing more is done here by this process."""
+        if self._keeper and self._kept:
+            self._keeper.leave(self._kept)
+            self._kept = None
 
     # Leases
 
@@ -79,6 +137,10 @@ class Ledger:
             return {}
         goes_on = any(isinstance(event, GOING_ON) or _is_commit(event) for event in events)
         return dict(fences) if goes_on else {}
+
+
+def _names_content(event: Event) -> bool:
+    return any(getattr(event, word, None) for word in NAMING)
 
 
 def _is_commit(event: Event) -> bool:

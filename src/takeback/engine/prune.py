@@ -6,7 +6,7 @@ The journal is never cut. What goes is the content of old marks: older than `kee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
@@ -52,6 +52,7 @@ class Pruned(msgspec.Struct, frozen=True):
     marks_pruned: int
     bytes_before: int
     bytes_after: int
+    bucket_bytes_freed: int = 0
 
     @property
     def freed(self) -> int:
@@ -69,19 +70,13 @@ def prune(
     values: AbstractSet[bytes] = frozenset(),
 ) -> Pruned:
     """Let go of what the limits do not keep. Under the lock. Pinned marks and values stay whatever their age."""
-    always = {name: [mark for mark in pinned if mark.resource == name] for name in keepers}
+    pinned = list(pinned)
     marks = {name: found for name, found in _marks(records, keepers).items() if found}
     kept = {name: _within(found, limits, now_us) for name, found in marks.items()}
     before = store.size_bytes()
 
     def sweep() -> None:
-        needed = set(values)
-        for name, dated in kept.items():
-            # The latest first: what it shares with one that is only half there has then been followed to its end.
-            latest_first = [*(mark for _, mark in reversed(dated)), *always[name]]
-            looked_at = progress("Looking at what is needed", latest_first, len(latest_first))
-            needed |= keepers[name].blobs(looked_at)
-        store.sweep(needed, thorough=True, progress=progress)
+        store.sweep(_blobs(kept, pinned, keepers, values, progress), thorough=True, progress=progress)
 
     sweep()
     # Over the quota the oldest half goes, again and again, until it fits or only the last marks are left.
@@ -95,6 +90,38 @@ def prune(
     # Each state is one mark of every resource; how many states there are, the one that changed most often tells.
     counts = [max(map(len, some.values()), default=0) for some in (marks, kept)]
     return Pruned(counts[1], counts[0] - counts[1], before, store.size_bytes())
+
+
+def needed(
+    records: Iterable[Record],
+    pinned: Iterable[Mark],
+    keepers: Mapping[str, Keeper],
+    limits: Limits,
+    now_us: int,
+    progress: Progress = silent,
+    values: AbstractSet[bytes] = frozenset(),
+) -> set[bytes]:
+    """The names of all content that `prune` would keep, but for the quota."""
+    marks = {name: found for name, found in _marks(records, keepers).items() if found}
+    kept = {name: _within(found, limits, now_us) for name, found in marks.items()}
+    return _blobs(kept, list(pinned), keepers, values, progress)
+
+
+def _blobs(
+    kept: Mapping[str, list[Dated]],
+    pinned: Sequence[Mark],
+    keepers: Mapping[str, Keeper],
+    values: AbstractSet[bytes],
+    progress: Progress,
+) -> set[bytes]:
+    found = set(values)
+    for name, dated in kept.items():
+        # The latest first: what it shares with one that is only half there has then been followed to its end.
+        latest_first = [mark for _, mark in reversed(dated)]
+        latest_first += [mark for mark in pinned if mark.resource == name]
+        looked_at = progress("Looking at what is needed", latest_first, len(latest_first))
+        found |= keepers[name].blobs(looked_at)
+    return found
 
 
 def _marks(records: Iterable[Record], keepers: Mapping[str, Keeper]) -> dict[str, list[Dated]]:

@@ -5,6 +5,9 @@ Whoever makes an action uses this: a call of a function, and the two ends that h
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -16,6 +19,7 @@ from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
 from takeback.core.values import plain, said
+from takeback.engine import processes
 from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_outside, standing
 from takeback.engine.calls import told as told_of
 from takeback.engine.gate import Gate, Ruling
@@ -27,6 +31,8 @@ from takeback.engine.tracker import Tracker
 from takeback.errors import HandedOver, UsageError
 from takeback.ports import Survey
 from takeback.resources.calls.resource import Call
+
+_log = logging.getLogger("takeback")
 
 BEFORE_RECORD = faults.crash_point("call-before-record")
 RECORDED = faults.crash_point("call-recorded")
@@ -116,11 +122,25 @@ class Recorder:
         looking = wanted.looking or bool(survey.places)
         return msgspec.structs.replace(wanted, effect=effect, survey=survey, looking=looking)
 
-    def locked(self, wanted: Wanted) -> Ruling:
+    def keep_off(self, wanted: Wanted) -> None:
+        """Raise where a call says that it writes what others have locked; or say so, by the settings.
+
+        Calls are frequent, so nobody is asked about locks where no path is named.
+        """
+        if wanted.effect is e.Effect.NONE or not self.gate.touches(wanted.named, wanted.paths):
+            return
+        ruling = self.locked(wanted, processes.lineage)
+        if ruling.do == "deny":
+            self.gate.refuse(self.run.id, wanted.name, wanted.effect, wanted.seen, ruling)
+        if ruling.why:
+            _log.warning("%s: %s", wanted.name, ruling.why)
+
+    def locked(self, wanted: Wanted, line: Callable[[], list[e.Process]] = list) -> Ruling:
         """What the locks of others say of it: not to be begun, or begun with a warning as the reason."""
         if wanted.effect is e.Effect.NONE:
             return Ruling()
-        found = self._locks.before(lambda: self.gate.touches(wanted.named, wanted.paths), run=self.run.id)
+        touched = partial(self.gate.touches, wanted.named, wanted.paths)
+        found = self._locks.before(touched, run=self.run.id, line=line)
         if not found:
             return Ruling()
         how = f"wait, or, if nobody works on it any more: takeback locks release {found[0].lease.name}"
@@ -144,7 +164,7 @@ class Recorder:
             # Also one that raised, was cut short, or could not be taken back: the other system has it.
             if standing(history, action):
                 return self._same(action, wanted)
-            if is_gone(history, action):
+            if is_gone(history, action) or id in history.moves.lost:
                 break
             if action.life is Life.DONE or at_work:
                 return self._same(action, wanted)
@@ -205,7 +225,9 @@ class Recorder:
         run, history = self.run, self._ledger.history
         attempts = [id for id in run.keys.get(wanted.key, ()) if is_gone(history, history.actions[id])]
         identity = f"key {run.began.key}" if run.began.key else f"run {run.id}"
-        key = keys.call_key(self._tracker.name, identity, run.began.generation, wanted.key, 1 + len(attempts))
+        key = keys.call_key(
+            self._tracker.origin, identity, run.began.generation, wanted.key, 1 + len(attempts)
+        )
         call = Call(wanted.name, wanted.plain["args"], wanted.plain["kwargs"], key)
         if wanted.effect is e.Effect.NONE and not wanted.apart:
             if passed:

@@ -118,6 +118,7 @@ class Rollbacks:
         """Carry out what an interrupted rollback had planned. Under the lock, so nobody else is at it."""
         for action in self.ledger.history.open_actions():
             if isinstance(action.began, e.RollbackBegan):
+                self.ledger.refuse_moved()  # it goes on where the workspace sits
                 return self._carry_out(action.id, action.began, finished_earlier=True)
         return None
 
@@ -155,6 +156,7 @@ class Rollbacks:
         Gives the report of an interrupted rollback if there was one: finishing it is then all that is done.
         """
         waiting = Waiting()
+        self.ledger.refuse_elsewhere()
         while True:
             with self.tracker.lock.held():
                 self.ledger.refresh()

@@ -10,6 +10,7 @@ from takeback.core import events as e
 from takeback.core.lifecycle import Life
 from takeback.core.values import said
 from takeback.engine.at_work import wholly
+from takeback.engine.calls import stands
 from takeback.engine.releasing import releasing
 from takeback.engine.unfinished import take_back
 from takeback.errors import LeaseLost, UsageError
@@ -72,7 +73,7 @@ class Step:
         run.at_work.refuse_closed()
         history = run._ledger.history
         for step in list(history.runs[run.id].steps.values()):
-            if step.name == self.path and step.life is Life.DONE and not history.is_undone(step.body):
+            if step.name == self.path and step.life is Life.DONE and stands(history, step):
                 self.id, self.done = step.id, True
                 run._parts.file.step_done(self.path)
                 return

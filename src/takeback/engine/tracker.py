@@ -6,6 +6,7 @@ human's), to one action, or to several, which then share them. Of a lineage only
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +16,9 @@ import msgspec
 
 from takeback import faults
 from takeback.core import events as e
+from takeback.core import ids
 from takeback.core.change import Change, Target
+from takeback.core.codec import path_of
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
 from takeback.engine import processes
@@ -23,6 +26,7 @@ from takeback.engine.ledger import Ledger
 from takeback.engine.life import SignsOfLife
 from takeback.errors import UsageError
 from takeback.ports import Attributed, Named, Observed, Resource, Survey
+from takeback.storage.registry import state_name
 
 BEGAN = faults.crash_point("action-began")
 ENDING = faults.crash_point("action-ending")
@@ -161,6 +165,7 @@ class Tracker:
         history = self.ledger.history
         running = [a for a in history.open_actions() if isinstance(a.began, e.ActionBegan) and a.began.marks]
         running += [a for a in history.open_actions(Life.BACKGROUND) if self.lives_on(a)]
+        running = [action for action in running if not self.is_left_behind(action.id)]
         parents = {getattr(action.began, "parent", "") for action in running}
         return [action for action in running if action.id not in parents]
 
@@ -306,6 +311,8 @@ class Tracker:
 
     def is_guarded(self, action: Action) -> bool:
         """Whether the process that records the action still lives."""
+        if self.is_left_behind(action.id):
+            return False
         began = action.began
         while isinstance(began, e.ActionBegan) and began.process is None and began.parent:
             # A call is guarded by whoever guards the step or the run around it.
@@ -322,11 +329,19 @@ class Tracker:
 
         Where no process was named, the end of none says anything, so nothing of it is settled without a word.
         """
+        if self.is_left_behind(run.id):
+            return False
         return run.began.process is None or processes.is_alive(run.began.process, self.life.last_ns(run.id))
 
     def lives_on(self, action: Action) -> bool:
         """Whether what an action started may still be at work. In a session it is, until somebody says otherwise."""
+        if self.is_left_behind(action.id):
+            return False
         return self._is_told_of(action) or bool(self.living(action.id))
+
+    def is_left_behind(self, id: str) -> bool:
+        """Whether it was begun where the workspace does not sit any more: nothing of it can be recorded there."""
+        return ids.seq_of(id) < self.ledger.history.moves.moved
 
     def _is_told_of(self, action: Action) -> bool:
         """Whether it works on in a session that goes on, whose agent tells when it has ended."""
@@ -342,6 +357,12 @@ class Tracker:
         """Whether a target goes with another one, so that nobody wants to hear of it."""
         pattern = self.resources[target.resource].traits.minor
         return bool(pattern and re.search(pattern, target.name))
+
+    @property
+    def origin(self) -> str:
+        """What it is called where it was begun. Keys for other systems are made of it, wherever it sits now."""
+        began = self.ledger.history.began
+        return state_name(os.fsdecode(path_of(began.root))) if began else self.name
 
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""

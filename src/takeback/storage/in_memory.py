@@ -11,6 +11,7 @@ from takeback.ports import Clock, Finding, Head
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
 from takeback.storage.in_memory_leases import InMemoryLeases
+from takeback.storage.in_memory_moving import InMemoryMoving
 from takeback.storage.in_memory_outbox import InMemoryOutbox
 from takeback.storage.rows import NOTHING, Batch, Row, cut, missing, record_of, refuse_lost
 
@@ -18,13 +19,16 @@ from takeback.storage.rows import NOTHING, Batch, Row, cut, missing, record_of, 
 class InMemoryJournal:
     """The whole contract but durability. `rows` and `anchored` are open to tests that tamper with them."""
 
+    seats = None
+
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.rows: list[Row] = []
         self.anchored: dict[int, str] = {}
         self._clock = clock or SystemClock()
-        self._lock = threading.RLock()
-        self.leases = InMemoryLeases(self._clock.now_us, self._lock)
-        self.outbox = InMemoryOutbox(self, self._clock.now_us, self._lock)
+        self.lock = threading.RLock()
+        self.moving = InMemoryMoving(self)
+        self.leases = InMemoryLeases(self._clock.now_us, self.lock, refuse=self.moving.refuse)
+        self.outbox = InMemoryOutbox(self, self._clock.now_us, self.lock)
 
     def append(
         self,
@@ -37,9 +41,10 @@ class InMemoryJournal:
         fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
-        with self._lock:
+        with self.lock:
             if earlier := self.find(key):
                 return batch.answer(earlier)
+            self.moving.refuse()
             refuse_lost(fences, self.leases.held(fences))
             last, anchored = self.head().count, max(self.anchored, default=0)
             if anchored > last:
@@ -53,28 +58,28 @@ class InMemoryJournal:
             return records
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
-        with self._lock:
+        with self.lock:
             rows = self.rows[:]
         return _read(rows, max(0, after), stream)
 
     def get(self, seq: int) -> Record | None:
-        with self._lock:
+        with self.lock:
             found = [row for row in self.rows[max(0, seq - 1) : seq] if row.seq == seq]
         return record_of(found[0]) if found else None
 
     def find(self, key: str) -> tuple[Record, ...]:
-        with self._lock:
+        with self.lock:
             return tuple(record_of(row) for row in self.rows if key and row.key == key)
 
     def head(self, stream: str | None = None) -> Head:
-        with self._lock:
+        with self.lock:
             if stream is None:
                 return Head(self.rows[-1].seq, self.rows[-1].digest) if self.rows else NOTHING
             last = next((row for row in reversed(self.rows) if row.stream == stream), None)
             return Head(last.n, last.digest) if last else NOTHING
 
     def check(self) -> Iterator[Finding]:
-        with self._lock:
+        with self.lock:
             rows, anchored = self.rows[:], dict(self.anchored)
         return audit(rows, anchored)
 

@@ -19,11 +19,14 @@ class InMemoryLeases:
         now_us: Callable[[], int],
         lock: threading.RLock,
         clock: Callable[[], Moment] = boot_clock,
+        refuse: Callable[[], None] = lambda: None,
     ) -> None:
+        """`refuse` raises where nobody may write any more."""
         self._now_us = now_us
         self._lock = lock
         self._clock = clock
-        self._last = 0
+        self._refuse = refuse
+        self.last = 0
         self._leases: dict[int, Lease] = {}
         self._waits: dict[str, Wait] = {}
 
@@ -40,6 +43,7 @@ class InMemoryLeases:
         wanted = Wait(token, name, holder, frozenset(family), int(wait_s * 1e6))
         ttl_us = int(ttl_s * 1e6)
         with self._lock:
+            self._refuse()
             now, leases = self._clock().us, self.all()
             waits = [msgspec.structs.replace(w, left_us=w.left_us - now) for w in self._waits.values()]
             found = decide(leases, waits, wanted)
@@ -52,13 +56,14 @@ class InMemoryLeases:
             self.forget(token)
             for lease in (*found, *stale(leases)):
                 self._leases.pop(lease.fence, None)
-            self._last += 1
-            lease = Lease(self._last, name, holder, self._now_us(), ttl_us, ttl_us)
-            self._leases[self._last] = msgspec.structs.replace(lease, left_us=now + ttl_us)
+            self.last += 1
+            lease = Lease(self.last, name, holder, self._now_us(), ttl_us, ttl_us)
+            self._leases[self.last] = msgspec.structs.replace(lease, left_us=now + ttl_us)
             return lease
 
     def renew(self, fences: Collection[int]) -> frozenset[int]:
         with self._lock:
+            self._refuse()
             now, found = self._clock().us, self.held(fences)
             for fence in found:
                 lease = self._leases[fence]
@@ -80,6 +85,10 @@ class InMemoryLeases:
         with self._lock:
             now = self._clock().us
             return [msgspec.structs.replace(one, left_us=one.left_us - now) for one in self._leases.values()]
+
+    def skip(self, fence: int) -> None:
+        """Give no number up to this one."""
+        self.last = max(self.last, fence)
 
     def held(self, fences: Collection[int]) -> frozenset[int]:
         """Those of these that nobody else has taken."""

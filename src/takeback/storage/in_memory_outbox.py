@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +15,7 @@ from takeback.core import intents as i
 from takeback.core.events import Event
 from takeback.core.intents import RELEASED, Outcome, Queued, State
 from takeback.core.record import Record
+from takeback.ports_moving import QueueRow
 from takeback.storage import outbox_rules as rules
 
 if TYPE_CHECKING:
@@ -109,10 +110,23 @@ class InMemoryOutbox:
         same = [r for r in self._rows.values() if order and r.deferred.order == order and r.state in RELEASED]
         return sorted(same, key=lambda r: (r.state is State.QUEUED, r.released, r.record.seq))
 
+    def known(self) -> Iterator[QueueRow]:
+        """What no event tells of each intent."""
+        for row in self._rows.values():
+            result = None if row.result is None else msgspec.json.encode(row.result)
+            if row.fence or result:
+                yield QueueRow(row.record.seq, row.fence, result)
+
+    def adopt(self, queue: Sequence[QueueRow]) -> None:
+        for id, fence, result in queue:
+            row = self._rows[ids.make(ids.INTENT, id)]
+            row.fence, row.result = fence, msgspec.json.decode(result) if result else None
+
     # What workers do
 
     def claim(self, owner: str, limit: int, lease_s: float, *, run: str = "") -> Sequence[Queued]:
         with self._lock:
+            self._journal.moving.refuse()
             self._give_up([row for row in self._claimed() if not row.seen().live])
             due = [
                 row
@@ -125,11 +139,11 @@ class InMemoryOutbox:
                 row.until_s = time.monotonic() + lease_s
             return [row.seen() for row in taken]
 
-    def start(self, queued: Sequence[Queued]) -> frozenset[str]:
+    def start(self, queued: Sequence[Queued], *, begun: bool = True) -> frozenset[str]:
         with self._lock:
             mine = self._mine(queued)
             for row in mine:
-                row.started = True
+                row.started = begun
             return frozenset(row.record.id for row in mine)
 
     def renew(self, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:

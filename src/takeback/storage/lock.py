@@ -33,25 +33,50 @@ class WorkspaceLock:
     @contextmanager
     def held(self) -> Iterator[None]:
         with self._thread:
-            if not self._depth:
-                self._acquire()
-            self._depth += 1
+            self._enter(self._wait_s)
             try:
                 yield
             finally:
-                self._depth -= 1
-                if not self._depth:
-                    os.close(self._fd)
-                    self._fd = -1
+                self._leave()
 
-    def _acquire(self) -> None:
+    @contextmanager
+    def tried(self) -> Iterator[bool]:
+        """Held, where that needs no waiting; says whether it is."""
+        if not self._thread.acquire(blocking=False):
+            yield False
+            return
+        try:
+            try:
+                self._enter(0)
+            except RunBusy:
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                self._leave()
+        finally:
+            self._thread.release()
+
+    def _enter(self, wait_s: float) -> None:
+        if not self._depth:
+            self._acquire(wait_s)
+        self._depth += 1
+
+    def _leave(self) -> None:
+        self._depth -= 1
+        if not self._depth:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _acquire(self, wait_s: float) -> None:
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise BackendError(
                 f"{self._path} cannot be opened: {error.strerror}; nothing was done"
             ) from error
-        deadline = time.monotonic() + self._wait_s
+        deadline = time.monotonic() + wait_s
         while not _try_lock(fd):
             if time.monotonic() > deadline:
                 holder = (

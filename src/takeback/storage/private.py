@@ -10,6 +10,8 @@ import errno
 import os
 import pwd
 import stat
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 from takeback import faults
@@ -44,6 +46,27 @@ def private_file(path: Path) -> None:
         else:
             os.close(fd)
             faults.sync_folder(path.parent)
+    except OSError as error:
+        raise unusable(path, error) from error
+
+
+def write_whole(path: Path, data: bytes, *, replacing: bool = True) -> None:
+    """Write a file for this user alone, all of it or nothing; not `replacing` leaves one that is there."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            faults.write_all(fd, data)
+            faults.fsync(fd)
+        finally:
+            os.close(fd)
+        if replacing:
+            os.replace(fresh, path)
+        else:
+            with suppress(FileExistsError):
+                os.link(fresh, path)
+            os.unlink(fresh)
+        faults.sync_folder(path.parent)
     except OSError as error:
         raise unusable(path, error) from error
 

@@ -49,8 +49,7 @@ class Registry:
 
     def state_of(self, root: Path) -> Path:
         """The state folder that belongs to this path, whether it exists or not."""
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name).strip("-.")[:40] or "root"
-        return self.folder / f"{name}-{blake3(os.fsencode(root)).hexdigest()[:12]}"
+        return self.folder / state_name(root)
 
     def knows(self, root: Path) -> bool:
         """Whether this path is protected already."""
@@ -120,6 +119,12 @@ class Registry:
                     yield state, read_card(state)
                 except (CorruptionError, FormatTooNew):
                     continue
+
+
+def state_name(root: str | os.PathLike[str]) -> str:
+    """What the state folder of a workspace at this path is called."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(root).name).strip("-.")[:40] or "root"
+    return f"{name}-{blake3(os.fsencode(root)).hexdigest()[:12]}"
 
 
 def read_card(state: Path) -> Card:

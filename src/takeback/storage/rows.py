@@ -13,6 +13,7 @@ from takeback.core.events import EVENTS_VERSION, Event, RunBegan
 from takeback.core.record import Envelope, Record, seal, unseal
 from takeback.errors import CorruptionError, JournalMoved, LeaseLost, UsageError
 from takeback.ports import Head
+from takeback.ports_moving import Stored
 
 
 class Row(NamedTuple):
@@ -25,9 +26,6 @@ class Row(NamedTuple):
     digest: str
     body: bytes
 
-
-Stored = tuple[int, str, int, str, str, bytes]
-"""A row as a database gives it back."""
 
 NOTHING = Head(0, "")
 """The end of a stream that has no records."""

@@ -1,16 +1,13 @@
 """The journal in one SQLite file, with its anchor beside it.
 
-One row holds one record. A batch is one transaction: SQLite's write lock gives the order; a sync of its WAL, after
-the lock, gives durability; and the anchor gets its lines afterwards. Reading holds no lock
-and no long transaction: a journal only grows, so what stood at the time of the call is all up to
-the last record then.
+One row holds one record. SQLite's write lock gives the order; a sync of its WAL, after the lock, gives durability;
+and the anchor gets its lines afterwards. Threads that append at once share a transaction and its sync (`line`); a
+single writer commits by itself. Reading holds no lock and no long transaction: a journal only grows, so what stood
+at the time of the call is all up to the last record then.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,27 +17,30 @@ import apsw
 from takeback.core import ids
 from takeback.core.events import Event
 from takeback.core.record import Record
-from takeback.errors import CorruptionError, UsageError
+from takeback.errors import CorruptionError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
-from takeback.storage import forks, sqlite_leases, sqlite_outbox_rows, sqlite_rows
-from takeback.storage.anchor import Anchor, Line
+from takeback.ports_moving import Stored
+from takeback.storage import sqlite_leases, sqlite_outbox_rows, sqlite_rows
+from takeback.storage.anchoring import Anchoring
 from takeback.storage.audit import StoredOrTorn, audit
 from takeback.storage.clock import SystemClock
-from takeback.storage.private import unusable
-from takeback.storage.rows import Batch, Stored, cut, missing, record_of, refuse_lost, unreadable
+from takeback.storage.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
+from takeback.storage.line import Line
+from takeback.storage.rows import NOTHING, Batch, missing, record_of, unreadable
 from takeback.storage.sqlite_errors import explain
-from takeback.storage.sqlite_file import Wal, connect
+from takeback.storage.sqlite_moving import SqliteMoving, refuse_shut
 from takeback.storage.sqlite_outbox import SqliteOutbox
+from takeback.storage.sqlite_session import Session
 
 BUSY_S = 10.0
-LOOK_S = 1.0
+GROUP_MAX = 256
+STREAMS_MAX = 512
 
 BEFORE_BEGIN = crash_point("journal-before-begin")
 INSIDE = crash_point("journal-inside")
 COMMITTED = crash_point("journal-committed")
 ANCHORED = crash_point("journal-anchored")
-CATCHING_UP = crash_point("journal-catching-up")
 
 
 class SqliteJournal:
@@ -49,23 +49,18 @@ class SqliteJournal:
     Its folder must be there; `private.private_folder` makes it as it should be.
     """
 
+    seats = None  # it is with its folder
+
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
         self.path = path
-        self._name = str(path)
-        self.anchor = Anchor(path.with_suffix(".anchor"))
+        self._anchoring = Anchoring(path.with_suffix(".anchor"), "the state folder")
+        self.anchor = self._anchoring.file
         self._clock = clock or SystemClock()
-        self._busy_s = busy_s
-        self._is_anchored = False
-        self._is_closed = False
-        self._seen = 0
-        self._look_again_s = 0.0
-        # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
-        self.lock = threading.RLock()
-        self._db: apsw.Connection | None = None
-        self._wal = Wal(path)
-        self._file = (0, 0)
-        with _Using(self):
-            forks.watch(self)
+        self._line = Line()
+        self._view = View(NOTHING, {})
+        self._doubt: Sealed | None = None
+        self._session = Session(path, busy_s, self._forked)
+        self._session.open()
 
     def append(
         self,
@@ -77,39 +72,122 @@ class SqliteJournal:
         durable: bool = True,
         fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
-        batch = Batch(tuple(events), stream, expect, key)
-
-        def decide() -> Batch:
-            if fences and not sqlite_rows.find(db, key):
-                refuse_lost(fences, sqlite_leases.held(db, fences))
-            return batch
-
+        waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
-        with _Using(self) as db:
-            with self._wal:
-                records, is_new = self._commit(db, batch.stream, decide)
-            # Also where the key was used before: who committed that may not have come as far as the sync.
-            self._written(records if is_new else (), durable=durable)
-            return records
+        if self._session.is_used_here:
+            # A signal handler whose thread has the connection: whoever leads the line may be waiting for it.
+            with self._session:
+                self._carry([waiting])
+            return waiting.answer()
+        line = self._line
+        return line.append(waiting, lambda: self._lead(line))
+
+    def _lead(self, line: Line) -> None:
+        """Commit what stands in line, for everybody who waits there."""
+        with self._session:
+            group = line.take(GROUP_MAX)
+            try:
+                self._carry(group)
+            except BaseException:
+                line.give_back(group)  # an interrupt is for this thread alone
+                raise
+
+    def _carry(self, group: Sequence[Waiting]) -> None:
+        """Commit a group; where that fails, each of it by itself, so that each has an error of its own."""
+        try:
+            self._hold(lambda _: [waiting for waiting in group if not waiting.is_done])
+        except Exception as error:  # noqa: BLE001  each of them raises it in its own thread
+            left = [waiting for waiting in group if not waiting.is_done]
+            for waiting in left:
+                if len(left) == 1 or isinstance(error, apsw.BusyError):  # of which nobody has to wait again
+                    waiting.end(explain(error, self.path) if isinstance(error, apsw.Error) else error)
+                else:
+                    self._carry([waiting])
 
     def decide(
         self, decide: Callable[[apsw.Connection], Sequence[Event]], *, durable: bool = True
     ) -> tuple[Record, ...]:
         """For the outbox: look and write inside of a transaction, and append what is to be said to the workspace."""
+        said: list[Waiting] = []
 
-        def batch() -> Batch | None:
-            events = decide(db)
-            return Batch(tuple(events), ids.WORKSPACE, None, "") if events else None
+        def group(db: apsw.Connection) -> Sequence[Waiting]:
+            if events := decide(db):
+                said.append(Waiting(Batch(tuple(events), ids.WORKSPACE, None, ""), durable=durable))
+            return said
 
-        with _Using(self) as db:
-            with self._wal:
-                records, _ = self._commit(db, ids.WORKSPACE, batch)
-            self._written(records, durable=durable)
-            return records
+        with self._session:
+            self._hold(group, durable=durable)
+        return said[0].answer() if said else ()
 
-    def using(self) -> _Using:
+    def _hold(self, made: Callable[[apsw.Connection], Sequence[Waiting]], *, durable: bool = False) -> None:
+        """Write what is `made` in one transaction. Where it is `durable`, also what is no event is made so."""
+        db = self._session.connection()
+        sqlite_rows.refuse_nesting(db)
+        try:
+            self._settle(db)
+            with self._session.wal:
+                sealed = self._write(db, made)
+            self._finish(sealed, durable=durable or sealed.durable)
+        except Exception:
+            self._doubt = None  # after anything else nobody knows how far it came
+            raise
+
+    def _write(self, db: apsw.Connection, made: Callable[[apsw.Connection], Sequence[Waiting]]) -> Sealed:
+        try:
+            head = sqlite_rows.begin(db)
+            sealed = self._seal(db, head, made(db))
+            if sealed.rows:
+                sqlite_rows.insert(db, sealed.rows)
+                sqlite_outbox_rows.project(db, sealed.records)
+            reach(INSIDE)
+            self._doubt = sealed
+            db.execute("COMMIT")
+        except BaseException:  # also an interrupt, wherever it comes
+            sqlite_rows.roll_back(db)
+            raise
+        return sealed
+
+    def _seal(self, db: apsw.Connection, head: Head, group: Sequence[Waiting]) -> Sealed:
+        """Put the events of a group behind the end of the journal, which nobody else moves now."""
+        earlier = {key: found for key in keys_of(group) if (found := sqlite_rows.find(db, key))}
+        if any(waiting.batch.key not in earlier for waiting in group):
+            self._session.refuse_replaced()
+            if not self._anchoring.is_trusted:
+                refuse_shut(db)  # its anchor goes on with the journal, which is elsewhere now
+            self._anchoring.trust(head, lambda after: sqlite_rows.digests(db, after=after))
+        known = self._view.ends if self._view.head == head else {}
+        ends = {stream: sqlite_rows.head(db, stream) for stream in streams_of(group) - known.keys()}
+        fences = fences_of(group)
+        held = sqlite_leases.held(db, fences) if fences else ()
+        return seal(group, View(head, {**known, **ends}), earlier, self._clock.now_us(), held)
+
+    def _settle(self, db: apsw.Connection) -> None:
+        """Find out what became of a group whose leader was interrupted: it must not be written again."""
+        if (doubt := self._doubt) and doubt.rows:
+            found = sqlite_rows.get(db, doubt.rows[0][0])
+            if found and found[4] == doubt.rows[0][4]:
+                self._finish(doubt, durable=doubt.durable)
+        self._doubt = None
+
+    def _finish(self, sealed: Sealed, *, durable: bool) -> None:
+        """From here the events exist."""
+        self._view = sealed.view if len(sealed.view.ends) <= STREAMS_MAX else View(sealed.view.head, {})
+        try:
+            reach(COMMITTED)
+            if durable:
+                self._session.make_durable()
+            self._anchoring.add([(row[0], row[4]) for row in sealed.rows], durable=durable)
+            reach(ANCHORED)
+        except Exception as error:
+            self._anchoring.is_trusted = False  # the lines are left to the next append
+            sealed.tell(error)
+            raise
+        sealed.tell()
+        self._doubt = None
+
+    def using(self) -> Session:
         """For the outbox: the connection, to look at."""
-        return _Using(self)
+        return self._session
 
     @cached_property
     def outbox(self) -> SqliteOutbox:
@@ -119,36 +197,32 @@ class SqliteJournal:
     def leases(self) -> sqlite_leases.SqliteLeases:
         return sqlite_leases.SqliteLeases(self, self._clock.now_us)
 
-    def _written(self, records: Sequence[Record], *, durable: bool) -> None:
-        if durable:
-            self._make_durable()
-        if records:
-            self._seen = records[-1].seq
-            self._write_anchor([(record.envelope.seq, record.digest) for record in records])
-            reach(ANCHORED)
+    @cached_property
+    def moving(self) -> SqliteMoving:
+        return SqliteMoving(self)
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
-        with _Using(self) as db:
+        with self._session as db:
             end = sqlite_rows.head(db, stream).count
             start = max(0, after) if stream is None else sqlite_rows.count_at(db, stream, after)
         return self._records(start, end, stream)
 
     def get(self, seq: int) -> Record | None:
-        with _Using(self) as db:
+        with self._session as db:
             row = sqlite_rows.get(db, seq)
         return record_of(row) if row else None
 
     def find(self, key: str) -> tuple[Record, ...]:
-        with _Using(self) as db:
+        with self._session as db:
             return sqlite_rows.find(db, key)
 
     def head(self, stream: str | None = None) -> Head:
-        with _Using(self) as db:
+        with self._session as db:
             return sqlite_rows.head(db, stream)
 
     def check(self) -> Iterator[Finding]:
         # The anchor first: it is then never ahead of what is read after it, whoever appends meanwhile.
-        anchored, findings = self._anchored()
+        anchored, findings = self._anchoring.read(is_needed=self._last_readable() > 0)
         yield from findings
         yield from self._check_database()
         yield from audit(self._rows(max(anchored, default=0)), anchored)
@@ -157,147 +231,15 @@ class SqliteJournal:
         self.anchor.sync()
 
     def close(self) -> None:
-        with self.lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            forks.unwatch(self)
-            self._let_go()
+        if self._session.close():
             try:
                 self.anchor.sync()
             finally:
                 self.anchor.close()
 
-    def _commit(
-        self, db: apsw.Connection, stream: str, decide: Callable[[], Batch | None]
-    ) -> tuple[tuple[Record, ...], bool]:
-        """Write a batch in one transaction; where its key was used before, give that back instead."""
-        sqlite_rows.refuse_nesting(db)
-        try:
-            last, head = sqlite_rows.begin(db, stream)
-            if (batch := decide()) is None:
-                db.execute("COMMIT")
-                return (), False
-            earlier = sqlite_rows.find(db, batch.key) if batch.key else ()
-            if earlier:
-                db.execute("COMMIT")
-                return batch.answer(earlier), False
-            self._trust(db, last)
-            rows, records = batch.seal(seq=last + 1, head=head, at_us=self._clock.now_us())
-            sqlite_rows.insert(db, rows)
-            sqlite_outbox_rows.project(db, records)
-            reach(INSIDE)
-            db.execute("COMMIT")
-        except BaseException:  # also an interrupt, wherever it comes
-            sqlite_rows.roll_back(db)
-            raise
-        reach(COMMITTED)  # from here the events exist
-        return records, True
-
-    # The connection
-
-    def connection(self) -> apsw.Connection:
-        """The connection, made where there is none; for the thread that holds the lock."""
-        if self._is_closed:
-            raise UsageError("the journal is closed; nothing was recorded")
-        if self._db is None:
-            self._db = connect(self.path, busy_s=self._busy_s)
-            self._file = _identity(self._name)
-            try:
-                self._wal.open()
-            except OSError as error:
-                self._let_go()
-                raise unusable(self._wal.path, error) from error
-        return self._db
-
-    def _make_durable(self) -> None:
-        try:
-            self._wal.sync()
-        except OSError as error:
-            # What the system says of these bytes from now on is no proof: closing writes them anew elsewhere.
-            # Their lines in the anchor are left to the next append.
-            self._let_go()
-            self._is_anchored = False
-            raise unusable(self._wal.path, error) from error
-
-    def _let_go(self) -> None:
-        self._wal.close()
-        db, self._db = self._db, None
-        if db is not None:
-            db.close(True)
-
-    def hold_still(self) -> None:
-        """For `forks`: the connection does not go over into a child."""
-        self.lock.acquire()
-        self._let_go()
-
-    def go_on(self) -> None:
-        self.lock.release()
-
-    # The anchor
-
-    def _trust(self, db: apsw.Connection, last: int) -> None:
-        """Refuse to go on from a journal that is not the one which was written; inside the transaction."""
-        if self._is_replaced():
-            raise CorruptionError(
-                f"{self.path} was removed or replaced while it was open. Nothing was recorded",
-                hint="open it again; `takeback verify` then names what is missing",
-            )
-        if last < self._seen:
-            raise cut(last, self._seen)
-        if self._is_anchored:
-            return
-        try:
-            if not self.anchor.exists():
-                self.anchor.start(lost=last)
-            self._catch_up(db, last)
-        except OSError as error:
-            raise unusable(self.anchor.path, error) from error
-        self._is_anchored = True
-
-    def _is_replaced(self) -> bool:
-        """Whether another file has the name of ours; looked at once a second, since a look takes its time."""
-        now = time.monotonic()
-        if now < self._look_again_s:
-            return False
-        if _identity(self._name) != self._file:
-            return True
-        self._look_again_s = now + LOOK_S
-        return False
-
-    def _catch_up(self, db: apsw.Connection, last: int) -> None:
-        """Hold the end of the journal against that of the anchor, and add the lines that a crash left out."""
-        tail = self.anchor.tail()
-        if tail.high > last:
-            raise cut(last, tail.high)
-        lines: list[Line] = []
-        for seq, digest in sqlite_rows.digests(db, after=tail.low):
-            if tail.known.get(seq, digest) != digest:
-                raise CorruptionError(
-                    f"event {seq} is not the one that was written: the anchor differs. Nothing was recorded",
-                    hint="`takeback verify` shows what else differs; restore the state folder from a backup",
-                )
-            if seq not in tail.known:
-                lines.append((seq, digest))
-        if lines:
-            reach(CATCHING_UP)
-            self.anchor.write(lines)
-
-    def _write_anchor(self, lines: list[Line]) -> None:
-        try:
-            self.anchor.write(lines)
-        except OSError:
-            # The events are durable, the anchor is behind as after a crash: the next append adds the lines.
-            self._is_anchored = False
-
-    def _anchored(self) -> tuple[dict[int, str], list[Finding]]:
-        try:
-            return self.anchor.read()
-        except FileNotFoundError:
-            what = f"{self.anchor.path} is missing: the events are held by their chain alone"
-            return {}, [Finding("anchor", what)] if self._last_readable() else []
-        except OSError as error:
-            raise unusable(self.anchor.path, error) from error
+    def _forked(self) -> None:
+        """In a child nobody else is there: those who stood in line, and whoever led, are threads of the parent."""
+        self._line = Line()
 
     # Reading
 
@@ -318,12 +260,12 @@ class SqliteJournal:
                 yield record_of(row)
 
     def _page(self, at: int, end: int, stream: str | None = None) -> list[Stored]:
-        with _Using(self) as db:
+        with self._session as db:
             return sqlite_rows.page(db, at, end, stream)
 
     def _check_database(self) -> Iterator[Finding]:
         try:
-            with _Using(self) as db:
+            with self._session as db:
                 texts = sqlite_rows.integrity(db)
         except CorruptionError as error:
             texts = [error.message]
@@ -356,39 +298,8 @@ class SqliteJournal:
 
     def _probe(self, seq: int) -> list[StoredOrTorn]:
         try:
-            with _Using(self) as db:
+            with self._session as db:
                 row = sqlite_rows.get(db, seq)
             return [row] if row else []
         except CorruptionError:
             return [(seq, "", 0, "", "", None)]
-
-
-class _Using:
-    """The connection of a journal, for one thread at a time, with its errors translated."""
-
-    __slots__ = ("_journal",)
-
-    def __init__(self, journal: SqliteJournal) -> None:
-        self._journal = journal
-
-    def __enter__(self) -> apsw.Connection:
-        self._journal.lock.acquire()
-        try:
-            return self._journal.connection()
-        except BaseException:
-            self._journal.lock.release()
-            raise
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._journal.lock.release()
-        if isinstance(error, apsw.Error):
-            raise explain(error, self._journal.path) from error
-
-
-def _identity(path: str) -> tuple[int, int]:
-    """Which file has this name now."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0, 0)
-    return found.st_dev, found.st_ino

@@ -7,14 +7,20 @@ from pathlib import Path
 import apsw
 
 from takeback.errors import BackendError, CorruptionError, TakebackError
+from takeback.storage.adopting import moved
 from takeback.storage.private import owner_of
 
 # Where the lock of the one writer lies in the -shm file, by SQLite's own layout of it.
 _WRITE_LOCK_BYTE = 120
 
+SHUT = "takeback shut: "
+"""How the words begin by which a journal that is shut refuses a write."""
+
 
 def explain(error: apsw.Error, path: Path) -> TakebackError:
     """Translate at the port."""
+    if SHUT in str(error):
+        return moved(str(error).partition(SHUT)[2])
     match error:
         case apsw.FullError():
             return BackendError(

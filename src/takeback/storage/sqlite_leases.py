@@ -56,7 +56,7 @@ class SqliteLeases:
         wanted = Wait(token, name, holder, frozenset(family), int(wait_s * 1e6))
         with self._journal.using() as db:
             # Whoever waits looks often, and keeps nobody from writing.
-            leases, waits = self._leases(db), self._waits(db)
+            leases, waits = self.listed(db), self._waits(db)
         known = not token or any(wait.token == token for wait in waits)
         found = decide(leases, waits, wanted)
         if isinstance(found, Blocked) and known and not found.cycle:
@@ -92,10 +92,10 @@ class SqliteLeases:
 
     def all(self) -> Sequence[Lease]:
         with self._journal.using() as db:
-            return self._leases(db)
+            return self.listed(db)
 
     def _acquire(self, db: apsw.Connection, wanted: Wait, ttl_us: int) -> Lease | Blocked:
-        now, leases = self._clock(), self._leases(db)
+        now, leases = self._clock(), self.listed(db)
         found = decide(leases, self._waits(db), wanted)
         self._forget(db, wanted.token)
         if isinstance(found, Blocked):
@@ -129,7 +129,8 @@ class SqliteLeases:
         self._journal.decide(write, durable=False)
         return frozenset(found)
 
-    def _leases(self, db: apsw.Connection) -> list[Lease]:
+    def listed(self, db: apsw.Connection) -> list[Lease]:
+        """All of them; inside of a transaction."""
         now = self._clock()
         return [
             Lease(

@@ -12,8 +12,9 @@ from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.intents import Queued, State
 from takeback.core.record import Record
+from takeback.ports_moving import Stored
 from takeback.storage.clock import Moment
-from takeback.storage.rows import Stored, record_of
+from takeback.storage.rows import record_of
 
 _EVENT = "e.seq, e.stream, e.n, ifnull(e.key, ''), e.digest, CAST(e.body AS BLOB)"
 _QUEUED = (
@@ -160,8 +161,8 @@ def is_mine(db: apsw.Connection, queued: Queued) -> bool:
     return db.execute(_MINE, (ids.seq_of(queued.id), queued.fence)).get is not None
 
 
-def start(db: apsw.Connection, queued: Queued) -> None:
-    db.execute("UPDATE outbox SET started = 1 WHERE id = ?", (ids.seq_of(queued.id),))
+def start(db: apsw.Connection, queued: Queued, *, begun: bool) -> None:
+    db.execute("UPDATE outbox SET started = ? WHERE id = ?", (int(begun), ids.seq_of(queued.id)))
 
 
 def renew(db: apsw.Connection, queued: Queued, now: Moment, lease_us: int) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 import apsw
 
 from takeback.core.record import Record
 from takeback.errors import BackendError
 from takeback.ports import Head
-from takeback.storage.rows import NOTHING, Stored, record_of
+from takeback.ports_moving import Stored
+from takeback.storage.rows import NOTHING, record_of
 
 PAGE_ROWS = 1000
 PAGE_BYTES = 4 << 20
@@ -24,10 +25,7 @@ _BY_KEY = _ROW + "WHERE key = ? ORDER BY seq"
 _ONE = _ROW + "WHERE seq = ?"
 _HEAD = "SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1"
 _STREAM_HEAD = "SELECT n, digest FROM events WHERE stream = ? ORDER BY n DESC LIMIT 1"
-_BEGIN = (
-    "BEGIN IMMEDIATE; "
-    "SELECT (SELECT max(seq) FROM events), n, digest FROM events WHERE stream = ? ORDER BY n DESC LIMIT 1"
-)
+_BEGIN = "BEGIN IMMEDIATE; " + _HEAD
 _STREAM_AT = "SELECT n FROM events WHERE stream = ? AND seq <= ? ORDER BY n DESC LIMIT 1"
 _DIGESTS = "SELECT seq, digest FROM events WHERE seq > ? ORDER BY seq"
 _INSERT = "INSERT INTO events (seq, stream, n, key, digest, body) VALUES (?, ?, ?, nullif(?, ''), ?, ?)"
@@ -58,10 +56,10 @@ def head(db: apsw.Connection, stream: str | None) -> Head:
     return Head(*row) if row else NOTHING
 
 
-def begin(db: apsw.Connection, stream: str) -> tuple[int, Head]:
-    """Take the write lock, and give what every append needs: the last sequence number, the end of the stream."""
-    row: Any = db.execute(_BEGIN, (stream,)).fetchone()
-    return (row[0], Head(row[1], row[2])) if row else (head(db, None).count, NOTHING)
+def begin(db: apsw.Connection) -> Head:
+    """Take the write lock, and give the end of the journal."""
+    row = cast("tuple[int, str] | None", db.execute(_BEGIN).fetchone())
+    return Head(*row) if row else NOTHING
 
 
 def count_at(db: apsw.Connection, stream: str, seq: int) -> int:

@@ -1,8 +1,8 @@
-"""Where the journal of a workspace is kept, if not on this machine.
+"""Where the journal and the content of a workspace are kept, if not on this machine alone.
 
     <state>/store.json
 
-It is written once, when a workspace is begun, and not read from takeback.toml later: an agent that edits that file
+It is written when a workspace is begun or moved, and not read from takeback.toml later: an agent that edits that file
 must not lead its own history astray. The address may hold a password, so the file is for the user alone, and the
 address is never told.
 """
@@ -19,23 +19,35 @@ from takeback.faults import fsync, sync_folder, write_all
 from takeback.storage.private import FILE_MODE, unusable
 
 FILE = "store.json"
-STORE_FORMAT = 1
+STORE_FORMAT = 2
+"""2 has a bucket for content, and tells of a move."""
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A shared store, and what the workspace is called there."""
+    """A shared store, the bucket beside it, and what the workspace is called there."""
 
     format: int
     store: str
     """Its address, in which $NAME stands for a variable and $$ for a dollar."""
     workspace: str
+    blobs: str = ""
+    """The address of the bucket that has all content, written in the same way; empty without one."""
+    blobs_key: str = ""
+    """Where the key is that seals it: $NAME, or the path of a file. Never the key itself."""
+    moving: bool = False
+    """A move to another place is under way, or was cut short. What is named here is where the workspace is all the
+    same; without a store that is this machine."""
 
     def __repr__(self) -> str:
         return f"<Kept {self.workspace}>"
 
 
+HERE = Kept(STORE_FORMAT, "", "")
+"""On this machine."""
+
+
 def read(state: Path) -> Kept | None:
-    """Where it is kept; None on this machine."""
+    """Where it is kept; None, or one without a store, on this machine."""
     path = state / FILE
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=Kept)
@@ -73,3 +85,12 @@ def write(state: Path, kept: Kept) -> None:
         sync_folder(state)
     except OSError as error:
         raise unusable(path, error) from error
+
+
+def forget(state: Path) -> None:
+    """From now on it is kept on this machine."""
+    try:
+        (state / FILE).unlink(missing_ok=True)
+        sync_folder(state)
+    except OSError as error:
+        raise unusable(state / FILE, error) from error

@@ -91,6 +91,21 @@ class Server:
         text = re.sub(r"\\(un)?restrict .*", "", text)
         return re.sub(r"capture_\d+", "capture", text)
 
+    def halt(self, mode: str) -> None:
+        """Let it end: `fast` as an administrator does it, `immediate` as a crash that it recovers from."""
+        self._control("-m", mode, "stop")
+
+    def start(self) -> None:
+        """Let it come back, at the same address."""
+        folder = self._server.get_postmaster_info().socket_dir
+        self._control("-o", f'-h "" -k {folder}', "-l", str(self._server.log), "start")
+
+    def _control(self, *words: str) -> None:
+        command = [str(self.bin / "pg_ctl"), "-w", "-t", "120", "-D", str(self._server.pgdata), *words]
+        user = self._server.system_user
+        # A server keeps what its starter had open: a pipe would never end.
+        subprocess.run(command, user=user, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
     def stop(self) -> None:
         self._server.cleanup()
 

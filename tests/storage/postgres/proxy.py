@@ -23,6 +23,7 @@ class Proxy:
         self._cut_at: tuple[str, int] | None = None
         self.cuts = 0
         self.refuse = False
+        self.refused = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -64,6 +65,7 @@ class Proxy:
             except OSError:
                 return
             if self.refuse:
+                self.refused += 1
                 client.close()
                 continue
             parts = urlsplit(self._dsn)

@@ -11,7 +11,7 @@ import pytest
 from takeback.core import ids
 from takeback.core.events import CheckpointTaken
 from takeback.errors import CorruptionError
-from takeback.storage.postgres import anchoring
+from takeback.storage.postgres import journal as store
 from takeback.storage.postgres.journal import PostgresJournal
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import STORE, opened
@@ -103,7 +103,7 @@ def test_what_others_wrote_is_anchored_at_the_next_start(where: Path, tmp_path: 
 
 
 def test_of_very_many_the_last_is_anchored(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(anchoring, "CATCH_UP_MAX", 3)
+    monkeypatch.setattr(store, "CATCH_UP_MAX", 3)
     anchor = where / "journal.anchor"
     anchor.write_text("".join(anchor.read_text().splitlines(keepends=True)[:2]))
     journal = opened(where)

@@ -9,6 +9,7 @@ import pytest
 from takeback.ports import Journal
 from takeback.testing.journal_contract import DurableJournalContract
 from takeback.testing.lease_contract import LeaseContract
+from takeback.testing.moving_contract import MovingContract
 from takeback.testing.outbox_contract import OutboxContract
 from tests.storage.postgres.world import opened
 
@@ -27,5 +28,11 @@ class TestPostgresOutbox(OutboxContract):
 
 @pytest.mark.usefixtures("server")
 class TestPostgresLeases(LeaseContract):
+    def open(self, where: Path) -> Journal:
+        return opened(where)
+
+
+@pytest.mark.usefixtures("server")
+class TestPostgresMoving(MovingContract):
     def open(self, where: Path) -> Journal:
         return opened(where)

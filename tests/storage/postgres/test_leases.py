@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,15 @@ from takeback.core import ids
 from takeback.core.events import CheckpointTaken
 from takeback.core.leases import Blocked, Holder, Lease
 from takeback.errors import LeaseLost
+from tests.leases import test_clock, test_processes
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.world import STORE, opened
 
 ANN, BOB = Holder("r1", "ann"), Holder("r2", "bob")
-SAMPLE = range(0, 1500, 1 if os.environ.get("TAKEBACK_TEST_ALL") else 150)
+ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
+SAMPLE = range(0, 1500, 1 if ALL else 150)
+SETTINGS = f'[store]\nstore = "${STORE}"\n'
 
 
 @pytest.mark.parametrize("side", [CLIENT, SERVER])
@@ -57,3 +61,25 @@ def test_of_two_machines_one_has_it_and_the_first_is_refused_when_it_comes_back(
     assert one.head().count == 1
     one.close()
     two.close()
+
+
+def test_two_processes_race_for_one_lease(server: Server, tmp_path: Path) -> None:
+    test_processes.two_race(opened, tmp_path, 1000 if ALL else 100)
+
+
+def test_a_holder_that_is_killed_frees_it_at_once(server: Server, tmp_path: Path) -> None:
+    test_processes.kill_the_holder(test_processes.prepared(tmp_path, SETTINGS))
+
+
+@pytest.mark.parametrize("point", test_processes.POINTS)
+def test_killed_at_every_place(server: Server, tmp_path: Path, point: str) -> None:
+    test_processes.kill_at(point, test_processes.prepared(tmp_path, SETTINGS))
+
+
+@pytest.mark.parametrize("how", [test_clock.jump, test_clock.jump_while_it_is_held])
+def test_a_clock_that_jumps_frees_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Callable[..., None]
+) -> None:
+    if not test_clock.FAKETIME:
+        pytest.skip("not on this platform: there is no faketime")
+    how(test_processes.prepared(tmp_path, SETTINGS), monkeypatch)

@@ -155,6 +155,24 @@ def test_a_server_that_stays_away_is_reported(proxy: Proxy, tmp_path: Path) -> N
     journal.close()
 
 
+def test_a_server_that_stays_away_is_waited_for_once(proxy: Proxy, tmp_path: Path) -> None:
+    """Not anew with each statement: whoever stands in line, or wants to end, would wait for all before."""
+    journal = opened(tmp_path, proxy.dsn, patience_s=0.2)
+    proxy.refuse = True
+    proxy.cut()
+    with pytest.raises(BackendError, match="cannot be reached"):
+        journal.head()
+    before = proxy.refused
+    with pytest.raises(BackendError, match="cannot be reached"):
+        journal.head()
+    assert proxy.refused == before + 1
+    proxy.refuse = False
+    say(journal, "after")
+    proxy.cut()
+    assert texts(journal) == ["after a", "after b"]
+    journal.close()
+
+
 def test_an_answer_that_never_came_is_said_to_be_in_doubt(proxy: Proxy, tmp_path: Path) -> None:
     journal = opened(tmp_path, proxy.dsn, patience_s=0.2)
     say(journal, "before")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from takeback.core import ids
@@ -15,15 +15,17 @@ from takeback.core.events import RunBegan
 from takeback.core.intents import IntentDelivered, Outcome, State
 from takeback.opening import open_workspace
 from takeback.storage.postgres.journal import PostgresJournal
-from takeback.testing.outbox_contract import LONG_S, defer, release
-from tests.outbox import test_many, test_race, test_taking_back, tools
+from takeback.testing.intents import LONG_S, defer, release
+from tests.outbox import test_kill, test_many, test_race, test_taking_back, tools
 from tests.outbox.conftest import QUICK, Place
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.test_kill import kill_a_backend
 from tests.storage.postgres.world import STORE, opened
 
-CRASHES = 100 if os.environ.get("TAKEBACK_TEST_ALL") else 2
+SETTINGS = QUICK + f'[store]\nstore = "${STORE}"\n'
+AWAY_S = 25.0
+"""Longer than a connection is patient."""
 SAMPLE = range(0, 2400, 1 if os.environ.get("TAKEBACK_TEST_ALL") else 200)
 
 
@@ -33,7 +35,7 @@ def place(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
     root = tmp_path / "work"
     root.mkdir()
-    (root / "takeback.toml").write_text(QUICK + f'[store]\nstore = "${STORE}"\n')
+    (root / "takeback.toml").write_text(SETTINGS)
     with open_workspace(root, watching=False) as tb:
         made = Place(root, tb)
         assert isinstance(tb.journal, PostgresJournal)
@@ -41,35 +43,34 @@ def place(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         made.sound()
 
 
+@pytest.mark.timeout(3600)
 def test_a_rollback_races_with_the_delivery(place: Place) -> None:
     test_race.test_never_both_and_never_neither(place)
 
 
 @pytest.mark.timeout(7200)
-def test_each_has_one_effect_though_the_server_crashes(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_has_one_effect_though_the_server_comes_and_goes(
+    place: Place, server: Server, tmp_path: Path, record_property: test_many.Property
 ) -> None:
-    if not test_many.ALL:
-        monkeypatch.setattr(test_many, "INTENTS", 150)
-    over = threading.Event()
-    crashes: list[int] = []
+    """It is stopped, crashes, and one of its processes is killed; with --all it also stays away for long."""
 
-    def crash_some() -> None:
-        while len(crashes) < CRASHES and not over.wait(3):
-            try:
-                kill_a_backend(os.environ[STORE])
-                crashes.append(1)
-            except psycopg.OperationalError:
-                pass  # it has not come back yet
+    def stopped(chance: random.Random) -> str:
+        return away(chance.choice(["fast", "immediate"]), chance.uniform(0, 1))
 
-    crashing = threading.Thread(target=crash_some)
-    crashing.start()
-    try:
-        test_many.test_each_has_one_effect(place, tmp_path)
-    finally:
-        over.set()
-        crashing.join()
-    assert crashes
+    def away(mode: str, for_s: float) -> str:
+        server.halt(mode)
+        time.sleep(for_s)
+        server.start()
+        return f"server stopped ({mode})"
+
+    def crashed(_: random.Random) -> str:
+        kill_a_backend(os.environ[STORE])
+        return "server process killed"
+
+    last = [lambda _: away("immediate", AWAY_S)] if test_many.ALL else []
+    intents = test_many.INTENTS if test_many.ALL else 200
+    seen = test_many.weather_the_storm(place, tmp_path, intents, record_property, [stopped, crashed], last)
+    assert any(name.startswith("server stopped") for name in seen)
 
 
 @pytest.mark.parametrize("side", [CLIENT, SERVER])
@@ -116,6 +117,15 @@ def test_a_clock_that_jumps_frees_no_lease(server: Server, tmp_path: Path) -> No
     found = journal.outbox.get(ids.make(ids.INTENT, ids.seq_of(queued.id)))
     assert found and found.live and found.owner == "me"
     journal.close()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("suite", [test_kill.kill_while_it_sends, test_kill.kill_while_it_takes_back])
+def test_killed_at_every_place(
+    suite: Callable[[Path, str], None], server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
+    suite(tmp_path, SETTINGS)
 
 
 def test_taken_back_as_with_sqlite(place: Place) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import takeback
 from takeback import config
-from takeback.errors import BackendError, UsageError
+from takeback.errors import BackendError, SeatLost, UsageError
 from takeback.opening import find_workspace
 from takeback.storage import stores
 from takeback.storage.postgres.journal import PostgresJournal
@@ -149,15 +149,22 @@ def test_variables_are_written_as_parts_of_an_address(monkeypatch: pytest.Monkey
     assert config.expanded("postgresql://me:cash$$@host/db") == "postgresql://me:cash$@host/db"
 
 
-def test_two_machines_see_one_history(server: Server, tmp_path: Path) -> None:
+def test_two_machines_see_one_history_and_one_of_them_writes_it(server: Server, tmp_path: Path) -> None:
     """Two state folders stand for two machines."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
+    (tmp_path / "a" / "file").write_text("x")
     with (
         takeback.open(tmp_path / "a", home=tmp_path / "home-a", store=dsn(), workspace="both") as one,
         takeback.open(tmp_path / "b", home=tmp_path / "home-b", store=dsn(), workspace="both") as two,
     ):
-        one.ledger.append([takeback.core.events.CheckpointTaken("from one")])
-        two.ledger.append([takeback.core.events.CheckpointTaken("from two")])
+        one.save("from one")
+        with pytest.raises(SeatLost, match=r"sits in .*/a since"):
+            two.save("from two")
+        with pytest.raises(SeatLost), two.run("agent"):
+            pytest.fail("it began")
         assert [r.event for r in one.journal.read()] == [r.event for r in two.journal.read()]
         assert list(one.journal.check()) == list(two.journal.check()) == []
+        assert (
+            two.log() and two.history.moves.seat and two.history.moves.seat.place.root == str(tmp_path / "a")
+        )

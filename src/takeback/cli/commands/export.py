@@ -15,6 +15,7 @@ from takeback.errors import UsageError
 from takeback.workspace import Workspace
 
 POLL_S = 0.2
+_OF_INTENTS = {"pending": "cancel it", "dead": "cancel it", "delivered": "it was delivered"}
 
 
 @click.command("export", cls=TakebackCommand)
@@ -68,7 +69,7 @@ def _print_undo_list(session: Session, workspace: Workspace, run: str) -> None:
     if session.json:
         return session.data({"run": run, "undo": msgspec.to_builtins(found)})
     for one in found:
-        back = f"back to {one.before}" if one.before else "remove it"
+        back = f"back to {one.before}" if one.before else _OF_INTENTS.get(one.after, "remove it")
         target = Target(one.resource, one.target, one.root)
         session.line(f"{one.action}  {one.resource} {target.said}: {back}")
     if not found:

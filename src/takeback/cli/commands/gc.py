@@ -23,3 +23,5 @@ def command(session: Session) -> None:
         f"Freed {sized(pruned.freed)}; {sized(pruned.bytes_after)} remain. Kept "
         f"{plural(pruned.marks_kept, 'state')} of the files, let go of {pruned.marks_pruned:,}."
     )
+    if pruned.bucket_bytes_freed:
+        session.line(f"Freed {sized(pruned.bucket_bytes_freed)} in the bucket.")

@@ -80,9 +80,14 @@ def worker(
     """
     chosen = [check_notifier(text) for text in notify]
     with session.workspace() as workspace:
+        workspace.audit.check()
         watching = Watching(session, workspace, [*notifiers_of(workspace), *chosen], health)
-        courier = workspace.courier(concurrency=concurrency, told=watching.told, beat=watching.beat)
-        watching.pump()
+        courier = workspace.courier(
+            concurrency=concurrency,
+            told=watching.told,
+            beat=watching.beat,
+            away=lambda error: watching.away(courier.tally, error),
+        )
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             courier.stop.set()
@@ -91,9 +96,9 @@ def worker(
         try:
             tally = courier.run(once=once)
         finally:
+            watching.end(wait=once and not courier.stop.is_set())
             for number, handler in before.items():
                 signal.signal(number, handler)
-            watching.end()
     if session.json:
         return session.data(watching.data(tally))
     session.line(watching.line(tally))

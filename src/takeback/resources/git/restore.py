@@ -6,8 +6,10 @@ What goes away goes first, so that a branch `a` can follow a branch `a/b`.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -286,6 +288,17 @@ def remove_above(where: Place, name: bytes) -> None:
             os.rmdir(where.path(name))
         except OSError:
             return
+
+
+def left(work: Work, contents: Contents, root: Path) -> str:
+    """What stays of it, in words: a worktree's folder outside the workspace is not ours to remove."""
+    if work.goal or not re.search(rb"(^|/)worktrees/[^/]+/gitdir$", work.name):
+        return ""
+    found = entry.content_of(work.present)
+    folder = os.path.dirname(contents.read(*found).strip()) if found else b""
+    if folder.startswith(os.fsencode(root) + b"/") or not os.path.isdir(folder):
+        return ""
+    return f"its folder {os.fsdecode(folder)} is outside, and stays"
 
 
 def _stash_parts(version: Version) -> tuple[str, str]:

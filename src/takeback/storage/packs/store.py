@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from blake3 import blake3
 
 from takeback.errors import BackendError, CorruptionError
-from takeback.ports import Finding, Progress, silent
+from takeback.ports import Finding, Progress, Shelf, silent
 from takeback.storage.packs import checks, parts, sweep, zstd
 from takeback.storage.packs.appender import LOG_ROWS_MAX, PACK_BYTES_MAX, Appender
 from takeback.storage.packs.blobs import Stats, Swept, lost, not_read, not_written, text_name
@@ -186,6 +186,56 @@ class PackStore:
     def adopt(self, finished: Iterable[parts.Part]) -> None:
         """Take in the packs that workers have finished. Durable when this returns."""
         parts.adopt(self._appender, finished)
+
+    # Sharing: this store is on one machine, and has nobody to share with.
+
+    @cached_property
+    def shelf(self) -> Shelf | None:
+        """Where what is no content can be put for other machines."""
+        return None
+
+    def share(self, progress: Progress = silent) -> Collection[int]:
+        """Bring all that is durable here to where other machines find it; nothing to do, if it is there.
+
+        Gives the leases under which it may be named: a clean-up elsewhere ends them before it removes anything.
+        """
+        return ()
+
+    def fetch(self, digests: Iterable[bytes], progress: Progress = silent) -> None:
+        """Have all of these on this machine, proved. Raises ContentGone if one is nowhere. Under the lock."""
+        if missing := self.missing(digests):
+            raise lost(next(iter(missing)))
+
+    def unshared(self, digests: Iterable[bytes]) -> set[bytes]:
+        """Those that other machines could not find."""
+        return set(digests)
+
+    def renew(self) -> None:
+        """After a lease that `share` gave was lost: look at everything again under another one."""
+
+    def check_shared(
+        self,
+        live: Collection[bytes],
+        *,
+        deep: bool = False,
+        progress: Progress = silent,
+    ) -> Iterator[Finding]:
+        """What of the live content other machines would not find; `deep` reads and proves it."""
+        return iter(())
+
+    def sweep_shared(
+        self,
+        live: set[bytes],
+        again: Callable[[], set[bytes]],
+        *,
+        thorough: bool = False,
+        progress: Progress = silent,
+    ) -> Swept:
+        """Remove from where it is shared what is not live. `again` tells what is, when it is called.
+
+        Leaves what is among much that is live, unless it is `thorough`.
+        """
+        return Swept()
 
     # Keeping house
 

@@ -16,40 +16,42 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from takeback.addresses import driver
 from takeback.core.events import Event
 from takeback.core.ids import WORKSPACE
 from takeback.core.record import Record
+from takeback.core.seats import Place
 from takeback.errors import BackendError, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Clock, Finding, Head
+from takeback.ports_moving import Stored
+from takeback.storage.anchoring import Anchoring
 from takeback.storage.audit import audit
 from takeback.storage.clock import SystemClock
+from takeback.storage.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
+from takeback.storage.line import Line
 from takeback.storage.postgres import leases, loose, outbox_rows, statements
-from takeback.storage.postgres.anchoring import Anchoring
 from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_lost
-from takeback.storage.postgres.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
-from takeback.storage.postgres.line import Line
 from takeback.storage.postgres.link import BUSY_S, Address
+from takeback.storage.postgres.moving import PostgresMoving
 from takeback.storage.postgres.notify import Bell
 from takeback.storage.postgres.outbox import PostgresOutbox
+from takeback.storage.postgres.seats import SEAT_S, PostgresSeats
 from takeback.storage.postgres.session import Session
-from takeback.storage.rows import Batch, Stored, missing, record_of
+from takeback.storage.rows import Batch, missing, record_of
 
 if TYPE_CHECKING:
     import psycopg
 
     Db = psycopg.Connection[tuple[Any, ...]]
 
-T = TypeVar("T")
-
 PATIENCE_S = 15.0
 """How long a server that went away is waited for."""
-GROUP_MAX = 256
-STREAMS_MAX = 512
-LOOSE_MAX = 1000
+GROUP_MAX, STREAMS_MAX, LOOSE_MAX = 256, 512, 1000
+CATCH_UP_MAX = 10_000
+"""Of more events than this, that others wrote, only the last is anchored here."""
 RIVALRY = 16
 """After somebody else wrote in between, so many appends hold the row before they look."""
 
@@ -71,9 +73,13 @@ class PostgresJournal:
         clock: Clock | None = None,
         busy_s: float = BUSY_S,
         patience_s: float = PATIENCE_S,
+        place: Place | None = None,
+        seat_s: float = SEAT_S,
+        may_sit: bool = True,
     ) -> None:
+        """Without a `place` it appends wherever the workspace sits."""
         self.address = Address(dsn, busy_s=busy_s)
-        self._anchoring = Anchoring(anchor)
+        self._anchoring = Anchoring(anchor, "the database", catch_up_max=CATCH_UP_MAX)
         self.anchor = self._anchoring.file
         self._clock = clock or SystemClock()
         self._line = Line()
@@ -86,6 +92,9 @@ class PostgresJournal:
         self._session = Session(self.address, workspace, patience_s, self._renewed, self._forked)
         self.outbox = PostgresOutbox(self._session, self.decide)
         self.leases = leases.PostgresLeases(self._session, self.decide, self._clock.now_us)
+        at = self._session, self.decide, self._clock.now_us
+        self.seats = PostgresSeats(*at, place, ttl_s=seat_s, may_sit=may_sit) if place else None
+        self.moving = PostgresMoving(self._session, self.leases.listed, self.anchor)
         self._session.open()
 
     # Appending
@@ -104,15 +113,9 @@ class PostgresJournal:
             raise UsageError("the name of a stream or a key cannot have a NUL in it. Nothing was recorded")
         waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
-        line, leads = self._line, False
-        line.refuse_nesting()
-        try:
-            leads = line.join(waiting)
-            while leads and not waiting.is_done:
-                self._lead(line)
-        finally:
-            line.leave(waiting, leads=leads)
-        return waiting.answer()
+        self._session.refuse_nesting()  # whoever uses the connection must not wait for who waits for it
+        line = self._line
+        return line.append(waiting, lambda: self._lead(line))
 
     def _lead(self, line: Line) -> None:
         """Commit what stands in line, for everybody who waits there."""
@@ -165,7 +168,7 @@ class PostgresJournal:
         reach(INSIDE)
         with self._doubting(sealed):
             written = statements.write(
-                db, self._id, sealed.seen, sealed.rows, sealed.parts, durable=sealed.durable
+                db, self._id, sealed.seen, sealed.rows, sealed.parts, durable=sealed.durable, seat=self._seat
             )
         if not written:
             self._rivalry = RIVALRY
@@ -173,7 +176,7 @@ class PostgresJournal:
         self._finish(sealed)
         return True
 
-    def decide(self, work: Callable[[Db], Sequence[Event]]) -> None:
+    def decide(self, work: Callable[[Db], Sequence[Event]], *, seated: bool = False) -> None:
         """For the outbox: look and write inside of a transaction, and append what is to be said to the workspace.
 
         Where the connection is lost and it is not known to be done, it is done again.
@@ -183,7 +186,8 @@ class PostgresJournal:
         def group(db: Db) -> Sequence[Waiting]:
             if not said or not said[-1].is_done:
                 words = work(db)
-                said[:] = [Waiting(Batch(tuple(words), WORKSPACE, None, ""), durable=True)] if words else []
+                batches = [Batch(tuple(words), WORKSPACE, None, "")] if words else []
+                said[:] = [Waiting(batch, durable=True, anywhere=not seated) for batch in batches]
                 return said
             return []  # what was said before the connection was lost is there
 
@@ -208,9 +212,11 @@ class PostgresJournal:
     def _hold(self, db: Db, made: Callable[[Db], Sequence[Waiting]]) -> None:
         """Write what is `made` in a transaction that holds the row, so that nobody else moves it meanwhile."""
         try:
-            head = statements.lock(db, self._id)
+            head, sitting = statements.lock(db, self._id)
             self._settle(db)
             group = made(db)
+            if self.seats:
+                group = self.seats.admit(db, sitting, group)
             self._anchoring.trust(head, lambda after: statements.digests(db, self._id, after=after))
             keys, streams = keys_of(group), streams_of(group)
             earlier = statements.find_all(db, self._id, keys) if keys else {}
@@ -222,7 +228,10 @@ class PostgresJournal:
             sealed = seal(group, View(head, ends), earlier, self._clock.now_us(), held)
             reach(INSIDE)
             if sealed.rows:
-                statements.write(db, self._id, head, sealed.rows, sealed.parts, durable=sealed.durable)
+                seat = self._seat if any(not waiting.anywhere for waiting in group) else 0
+                statements.write(
+                    db, self._id, head, sealed.rows, sealed.parts, durable=sealed.durable, seat=seat
+                )
                 outbox_rows.project(db, self._id, sealed.records)
             elif sealed.durable:
                 # Whoever committed what is answered now may not have waited until it was durable.
@@ -349,6 +358,10 @@ class PostgresJournal:
     @property
     def _id(self) -> int:
         return self._session.id
+
+    @property
+    def _seat(self) -> int:
+        return self.seats.fence if self.seats else 0
 
     def sync(self) -> None:
         if self._loose:

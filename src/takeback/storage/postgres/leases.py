@@ -74,7 +74,7 @@ class PostgresLeases:
     ) -> Lease | Blocked:
         wanted = Wait(token, name, holder, frozenset(family), int(wait_s * 1e6))
         # Whoever waits looks often, and keeps nobody from writing.
-        leases, waits = self._session.ask(lambda db: (self._leases(db), self._waits(db)))
+        leases, waits = self._session.ask(lambda db: (self.listed(db), self._waits(db)))
         known = not token or any(wait.token == token for wait in waits)
         found = decide(leases, waits, wanted)
         if isinstance(found, Blocked) and known and not found.cycle:
@@ -105,10 +105,10 @@ class PostgresLeases:
         self._session.ask(lambda db: db.execute(_FORGET, (self._id, token)))
 
     def all(self) -> Sequence[Lease]:
-        return self._session.ask(self._leases)
+        return self._session.ask(self.listed)
 
     def _acquire(self, db: Db, wanted: Wait, ttl_us: int) -> Lease | Blocked:
-        leases = self._leases(db)
+        leases = self.listed(db)
         found = decide(leases, self._waits(db), wanted)
         db.execute(_FORGET, (self._id, wanted.token))
         holder = msgspec.json.encode(wanted.holder)
@@ -125,7 +125,7 @@ class PostgresLeases:
         return Lease(row[0], wanted.name, wanted.holder, since_us, ttl_us, ttl_us)
 
     def _is_there(self, db: Db, lease: Lease) -> bool:
-        told = [(one.fence, one.name, one.holder, one.since_us) for one in self._leases(db)]
+        told = [(one.fence, one.name, one.holder, one.since_us) for one in self.listed(db)]
         return (lease.fence, lease.name, lease.holder, lease.since_us) in told
 
     def _each(self, fences: Collection[int], statement: bytes) -> frozenset[int]:
@@ -139,7 +139,8 @@ class PostgresLeases:
         self._decide(write)
         return frozenset(found)
 
-    def _leases(self, db: Db) -> list[Lease]:
+    def listed(self, db: Db) -> list[Lease]:
+        """All of them; inside of a transaction."""
         return [
             Lease(fence, name, msgspec.json.decode(holder, type=Holder), since_us, ttl_us, left_us)
             for fence, name, holder, since_us, ttl_us, left_us in db.execute(_LEASES, (self._id,))

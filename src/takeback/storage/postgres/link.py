@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from takeback.addresses import called, driver, parsed
@@ -49,22 +51,20 @@ class Address:
         except driver().Error as error:
             raise explain(error, self.name) from error
 
+    @contextmanager
+    def visiting(self) -> Iterator[Db]:
+        """A connection that changes nothing there, not even to make tables. Raises BackendError."""
+        try:
+            with self._connect() as db:
+                yield db
+        except driver().Error as error:
+            raise explain(error, self.name, "Nothing was changed") from error
+
     def connect(self) -> Db:
         """A new connection, with the tables seen to. Raises what the driver raises where it is worth another try."""
         pg = driver()
-        given = parsed(self._dsn)
-        limits = {
-            "connect_timeout": CONNECT_S,
-            "keepalives_idle": SILENCE_S // 3,
-            "keepalives_interval": SILENCE_S // 3,
-            "keepalives_count": 2,
-            "tcp_user_timeout": SILENCE_S * 1000,
-            "application_name": "takeback",
-        }
         try:
-            db: Db = pg.connect(
-                self._dsn, autocommit=True, **{k: v for k, v in limits.items() if k not in given}
-            )
+            db = self._connect()
             try:
                 settings = _SETTINGS.format(lock_ms=int(self._busy_s * 1000), idle_ms=ABANDONED_S * 1000)
                 db.execute(settings.encode())
@@ -76,4 +76,18 @@ class Address:
             if is_lost(error):
                 raise
             raise explain(error, self.name) from error
+        return db
+
+    def _connect(self) -> Db:
+        given = parsed(self._dsn)
+        limits = {
+            "connect_timeout": CONNECT_S,
+            "keepalives_idle": SILENCE_S // 3,
+            "keepalives_interval": SILENCE_S // 3,
+            "keepalives_count": 2,
+            "tcp_user_timeout": SILENCE_S * 1000,
+            "application_name": "takeback",
+        }
+        more = {name: value for name, value in limits.items() if name not in given}
+        db: Db = driver().connect(self._dsn, autocommit=True, **more)
         return db

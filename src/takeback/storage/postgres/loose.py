@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from takeback.errors import CorruptionError
 from takeback.storage.audit import events
+from takeback.storage.group import Sealed
 from takeback.storage.postgres import outbox_rows, statements
-from takeback.storage.postgres.group import Sealed
 
 if TYPE_CHECKING:
     import psycopg

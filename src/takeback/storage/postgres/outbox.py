@@ -7,7 +7,7 @@ needs (claims, leases, the begin of an attempt) changes the table alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 
 LAPSED_MAX = 1000
 
-Decide = Callable[[Callable[["Db"], Sequence[Event]]], None]
-"""Carry this out in a transaction that holds the end of the journal, and append what it gives. Where a connection is
-lost it may be carried out again; what it gave, and what was recorded then, counts once."""
+
+class Decide(Protocol):
+    def __call__(self, work: Callable[[Db], Sequence[Event]], *, seated: bool = False) -> None:
+        """Carry this out in a transaction that holds the end of the journal, and append what it gives.
+
+        Where a connection is lost it may be carried out again; what it gave, and what was recorded then, counts
+        once. `seated` says that it is only for the place in which the workspace sits: others can deliver, not undo.
+        """
 
 
 class PostgresOutbox:
@@ -60,9 +65,9 @@ class PostgresOutbox:
         self._decide(take)
         return claimed
 
-    def start(self, queued: Sequence[Queued]) -> frozenset[str]:
+    def start(self, queued: Sequence[Queued], *, begun: bool = True) -> frozenset[str]:
         # Durable: a server that forgot it would let an intent be cancelled that is on its way. Again is the same.
-        return self._session.ask(lambda db: rows.start(db, self._id, queued))
+        return self._session.ask(lambda db: rows.start(db, self._id, queued, begun=begun))
 
     def renew(self, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
         return self._session.ask(lambda db: rows.renew(db, self._id, queued, lease_s))
@@ -74,9 +79,11 @@ class PostgresOutbox:
             first = rules.once(outcomes)
             mine = rows.held_of(db, self._id, [one.queued for one in first])
             held = [one for one in first if one.queued.id in mine]
-            for outcome in held:
-                if outcome.result is not None:
-                    rows.keep_result(db, self._id, outcome.queued.id, msgspec.json.encode(outcome.result))
+            results = {
+                one.queued.id: msgspec.json.encode(one.result) for one in held if one.result is not None
+            }
+            if results:
+                rows.keep_results(db, self._id, results)
             settled[:] = [outcome.queued.id for outcome in held]
             return [outcome.word for outcome in held]
 
@@ -95,7 +102,7 @@ class PostgresOutbox:
         return len({one.id for one in freed})
 
     def cancel(self, id: str, rollback: str = "") -> Queued:
-        return self._decided(id, lambda queued: rules.cancelled(queued, rollback))
+        return self._decided(id, lambda queued: rules.cancelled(queued, rollback), seated=True)
 
     def revive(self, id: str, actor: str = "") -> Queued:
         return self._decided(id, lambda queued: rules.revived(queued, actor))
@@ -135,12 +142,14 @@ class PostgresOutbox:
                 rows.let_go(db, self._id, queued)
         return words
 
-    def _decided(self, id: str, decide: Callable[[Queued], i.IntentEvent | None]) -> Queued:
+    def _decided(
+        self, id: str, decide: Callable[[Queued], i.IntentEvent | None], *, seated: bool = False
+    ) -> Queued:
         """One intent, after whatever its state allows was done to it."""
 
         def write(db: Db) -> list[Event]:
             word = decide(rules.known(rows.one(db, self._id, id, held=True), id))
             return [word] if word else []
 
-        self._decide(write)
+        self._decide(write, seated=seated)
         return rules.known(self.get(id), id)

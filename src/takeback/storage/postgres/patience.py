@@ -10,8 +10,9 @@ class Patience:
 
     FIRST_S, LONGEST_S = 0.02, 0.5
 
-    def __init__(self, limit_s: float) -> None:
-        self._until = time.monotonic() + limit_s
+    def __init__(self, limit_s: float, since: float | None = None) -> None:
+        """`since` is when it went away, by `time.monotonic`, where that was before now."""
+        self._until = (time.monotonic() if since is None else since) + limit_s
         self._next_s = self.FIRST_S
 
     def again(self) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Db = psycopg.Connection[tuple[Any, ...]]
 
-FORMAT = 3
+FORMAT = 5
 """The newest format; as many as there are files in migrations/."""
 
 MIGRATING = crash_point("journal-migrating")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,28 +48,34 @@ class Session:
         self._renewed = renewed
         self._forked = forked
         self._pid = os.getpid()
-        self._is_busy = False
+        self._users: set[int] = set()
         self._is_closed = False
         self._db: Db | None = None
+        self._away_since: float | None = None
 
     def patience(self) -> Patience:
-        return Patience(self._patience_s)
+        """A server that is away is waited for once, and not anew by everybody who stands in line."""
+        return Patience(self._patience_s, self._away_since)
 
     @contextmanager
     def using(self) -> Iterator[None]:
         """For one thread at a time, and once."""
-        with self.lock:
-            if self._is_busy:
-                raise BackendError(
-                    "this thread is in the middle of using the journal. Nothing was recorded",
-                    hint="a signal handler should not use the journal; let it set a flag",
-                    retryable=True,
-                )
-            self._is_busy = True
-            try:
+        self.refuse_nesting()
+        # Before the lock and until after it: a signal handler that comes between finds its thread here.
+        self._users.add(threading.get_ident())
+        try:
+            with self.lock:
                 yield
-            finally:
-                self._is_busy = False
+        finally:
+            self._users.discard(threading.get_ident())
+
+    def refuse_nesting(self) -> None:
+        if threading.get_ident() in self._users:
+            raise BackendError(
+                "this thread is in the middle of using the journal. Nothing was recorded",
+                hint="a signal handler should not use the journal; let it set a flag",
+                retryable=True,
+            )
 
     def ask(self, work: Callable[[Db], T]) -> T:
         """Ask the server something, again where the connection is lost: asking changes nothing."""
@@ -92,6 +99,7 @@ class Session:
         if self._is_closed:
             raise UsageError("the journal is closed; nothing was recorded")
         if self._db is None:
+            self._away_since = self._away_since or time.monotonic()
             db = self.address.connect()
             try:
                 self.id = statements.workspace(db, self.workspace)
@@ -100,6 +108,7 @@ class Session:
                 db.close()
                 raise
             self._db = db
+            self._away_since = None
         return self._db
 
     def roll_back(self, db: Db) -> None:
@@ -134,5 +143,6 @@ class Session:
     def go_on(self) -> None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
+            self._users.clear()  # they are threads of the parent
             self._forked()
         self.lock.release()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from takeback.core.record import Record
 from takeback.ports import Head
-from takeback.storage.rows import NOTHING, Stored, record_of
+from takeback.ports_moving import Stored
+from takeback.storage.adopting import moved
+from takeback.storage.rows import NOTHING, record_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -54,12 +56,15 @@ _WAIT = (
     b" WHERE id = %s"
 )
 
-# The end of the journal moves only from where the writer saw it, and the events come with it or not at all. A
-# notification holds up all commits of a server until it is out, so there is one only where somebody waits for it.
+# The end of the journal moves only from where the writer saw it, and the events come with it or not at all; and only
+# for whoever sits there, whose seat is so renewed. Seat 0 is for what may be written from anywhere. A notification
+# holds up all commits of a server until it is out, so there is one only where somebody waits for it.
 _WRITE = (
     b"WITH moved AS ("
-    b" UPDATE takeback_store.workspaces SET count = %%(count)s, digest = %%(digest)s"
-    b" WHERE id = %%(workspace)s AND count = %%(seen)s AND digest = %%(after)s"
+    b" UPDATE takeback_store.workspaces SET count = %%(count)s, digest = %%(digest)s, seat_until = CASE"
+    b" WHEN seat = %%(seat)s THEN clock_timestamp() + seat_us * interval '1 microsecond' ELSE seat_until END"
+    b" WHERE id = %%(workspace)s AND count = %%(seen)s AND digest = %%(after)s AND %%(seat)s::bigint IN (0, seat)"
+    b" AND shut %(shut)s ''"
     b" RETURNING id, waited > clock_timestamp() AS waited%(setting)s"
     b"), written AS ("
     b" INSERT INTO takeback_store.events (workspace, seq, stream, n, key, part, digest, body)"
@@ -81,10 +86,12 @@ _ONE_ROW = (
 _NOT_DURABLE = b", set_config('synchronous_commit', 'off', true)"
 _WRITES = {
     (is_one, durable): _WRITE
-    % {b"setting": b"" if durable else _NOT_DURABLE, b"rows": _ONE_ROW if is_one else _MANY}
+    % {b"setting": b"" if durable else _NOT_DURABLE, b"rows": _ONE_ROW if is_one else _MANY, b"shut": b"="}
     for is_one in (True, False)
     for durable in (True, False)
 }
+_TAKE_IN = _WRITE % {b"setting": b"", b"rows": _MANY, b"shut": b"<>"}
+_HOLD = b"SELECT count, digest, shut, seat FROM takeback_store.workspaces WHERE id = %s FOR UPDATE"
 
 
 def workspace(db: Db, name: str) -> int:
@@ -98,25 +105,47 @@ def workspace(db: Db, name: str) -> int:
 
 
 def write(
-    db: Db, workspace: int, seen: Head, rows: Sequence[Stored], parts: Sequence[int], *, durable: bool
+    db: Db,
+    workspace: int,
+    seen: Head,
+    rows: Sequence[Stored],
+    parts: Sequence[int],
+    *,
+    durable: bool,
+    seat: int = 0,
 ) -> bool:
     """Write rows behind an end that was seen; False, and nothing is written, where it is elsewhere by now."""
-    names = ("seqs", "streams", "ns", "keys", "digests", "bodies", "parts")
     is_one = len(rows) == 1
     columns = (*rows[0], parts[0]) if is_one else (*map(list, zip(*rows, strict=True)), list(parts))
-    values: dict[str, Any] = dict(zip(names, columns, strict=True))
-    values["workspace"] = workspace
-    values["count"], values["digest"] = rows[-1][0], rows[-1][4]
-    values["seen"], values["after"] = seen.count, seen.digest
+    values = _values(workspace, seen, rows, columns, seat)
     row = db.execute(_WRITES[is_one, durable], values, prepare=True).fetchone()
     return row is not None and row[0] == len(rows)
 
 
-def lock(db: Db, workspace: int) -> Head:
-    """Begin a transaction in which nobody else moves the end of this journal; gives that end."""
+def take_in(db: Db, workspace: int, seen: Head, rows: Sequence[Stored], parts: Sequence[int]) -> None:
+    """Write rows of another journal behind the end of one that is shut, for whoever holds it."""
+    columns = (*map(list, zip(*rows, strict=True)), list(parts))
+    db.execute(_TAKE_IN, _values(workspace, seen, rows, columns))
+
+
+def _values(
+    workspace: int, seen: Head, rows: Sequence[Stored], columns: Sequence[Any], seat: int = 0
+) -> dict[str, Any]:
+    names = ("seqs", "streams", "ns", "keys", "digests", "bodies", "parts")
+    values: dict[str, Any] = dict(zip(names, columns, strict=True))
+    values["workspace"], values["seat"] = workspace, seat
+    values["count"], values["digest"] = rows[-1][0], rows[-1][4]
+    values["seen"], values["after"] = seen.count, seen.digest
+    return values
+
+
+def lock(db: Db, workspace: int, *, also_shut: bool = False) -> tuple[Head, int]:
+    """Begin a transaction in which nobody else moves the end of this journal; gives that end, and who sits there."""
     db.execute(b"BEGIN")
-    row = db.execute(_HEAD + b" FOR UPDATE", (workspace,)).fetchone()
-    return Head(*row) if row else NOTHING
+    row = db.execute(_HOLD, (workspace,)).fetchone()
+    if row and row[2] and not also_shut:
+        raise moved(row[2])
+    return (Head(row[0], row[1]), row[3]) if row else (NOTHING, 0)
 
 
 def commit(db: Db) -> None:

@@ -1,4 +1,4 @@
-"""Several appends that go to the server together.
+"""Several appends that go to a store together.
 
 Each is as if it had come alone: it has an answer or an error of its own, and those behind it see what it wrote.
 """
@@ -12,17 +12,22 @@ from typing import NamedTuple
 from takeback.core.record import Record
 from takeback.errors import TakebackError
 from takeback.ports import Head
-from takeback.storage.rows import NOTHING, Batch, Stored, refuse_lost
+from takeback.ports_moving import Stored
+from takeback.storage.rows import NOTHING, Batch, refuse_lost
 
 
 class Waiting:
     """An append and what became of it."""
 
-    __slots__ = ("_bell", "batch", "durable", "error", "fences", "is_done", "is_woken", "records")
+    __slots__ = ("_bell", "anywhere", "batch", "durable", "error", "fences", "is_done", "is_woken", "records")
 
-    def __init__(self, batch: Batch, *, durable: bool, fences: Collection[int] = ()) -> None:
+    def __init__(
+        self, batch: Batch, *, durable: bool, fences: Collection[int] = (), anywhere: bool = False
+    ) -> None:
+        """`anywhere` says that it is written for whoever asks, wherever the workspace sits."""
         self.batch = batch
         self.fences = fences
+        self.anywhere = anywhere
         self.durable = durable
         self.records: tuple[Record, ...] = ()
         self.error: BaseException | None = None
@@ -80,11 +85,11 @@ class Sealed(NamedTuple):
     def has_errors(self) -> bool:
         return any(isinstance(answer, TakebackError) for _, answer in self.answers)
 
-    def tell(self) -> None:
-        """Give everybody their answer."""
+    def tell(self, but: Exception | None = None) -> None:
+        """Give everybody their answer; or this error, which came after they were written."""
         for waiting, answer in self.answers:
             if not waiting.is_done:
-                waiting.end(answer)
+                waiting.end(answer if but is None or isinstance(answer, TakebackError) else but)
 
 
 def fences_of(group: Iterable[Waiting]) -> set[int]:
@@ -118,10 +123,10 @@ def seal(
     seq, durable = view.head.count, False
     for waiting in group:
         batch = waiting.batch
-        durable = durable or waiting.durable
         try:
             if batch.key in known:
                 answers.append((waiting, batch.answer(known[batch.key])))
+                durable = durable or waiting.durable  # who wrote it then may not have come as far as that
                 continue
             refuse_lost(waiting.fences, held)
             stream = batch.stream_at(seq + 1)
@@ -133,6 +138,7 @@ def seal(
         parts += range(1, len(more) + 1)
         fresh += records
         answers.append((waiting, records))
+        durable = durable or waiting.durable
         seq = records[-1].seq
         ends[stream] = Head(records[-1].envelope.n, records[-1].digest)
         if batch.key:

@@ -1,46 +1,43 @@
-"""The anchor of a journal that is kept on another machine: what was seen of it from here.
+"""A journal and its anchor: held against each other at the first append, and brought along with each later one.
 
-It says no more of other machines' events than that they were there when this one last opened the journal; each
-machine has an anchor of its own. A line is written once its event is durable on the server: a server that crashed
-may have lost what was not, and that is no tampering.
+A line is written once its event is durable: a crash may lose what was not, and that is no tampering. Of a journal on
+another machine the anchor says what was seen from here; each machine has an anchor of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from takeback.errors import CorruptionError
 from takeback.faults import crash_point, reach
 from takeback.ports import Finding, Head
-from takeback.storage.anchor import Anchor, Line
+from takeback.storage.anchor import Anchor, Line, Tail
 from takeback.storage.private import unusable
 from takeback.storage.rows import cut
 
-CATCH_UP_MAX = 10_000
-"""Of more events than this, that others wrote, only the last is anchored here."""
-
 CATCHING_UP = crash_point("journal-catching-up")
 
-_RESTORE = "`takeback verify` shows what is missing or differs; restore the database from a backup"
+Digests = Callable[[int], Iterable[Line]]
+"""What comes after an event, in order."""
 
 
 class Anchoring:
     """One anchor file, and the lines that wait for their events to be durable."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, backup: str, *, catch_up_max: int | None = None) -> None:
+        """`backup` is what one would restore. Of more than `catch_up_max` missing lines only the last is added."""
         self.file = Anchor(path)
+        self._hint = f"`takeback verify` shows what is missing or differs; restore {backup} from a backup"
+        self._catch_up_max = catch_up_max
         self.is_trusted = False
         self._seen = 0
         self._later: list[Line] = []
 
-    def trust(self, head: Head, digests: Callable[[int], Sequence[Line]]) -> None:
-        """Refuse to go on from a journal that is not the one which was written.
-
-        `digests` gives what comes after an event.
-        """
+    def trust(self, head: Head, digests: Digests) -> None:
+        """Refuse to go on from a journal that is not the one which was written."""
         if head.count < self._seen:
-            raise cut(head.count, self._seen, _RESTORE)
+            raise cut(head.count, self._seen, self._hint)
         if self.is_trusted:
             return
         try:
@@ -51,26 +48,31 @@ class Anchoring:
             raise unusable(self.file.path, error) from error
         self.is_trusted = True
 
-    def _catch_up(self, head: Head, digests: Callable[[int], Sequence[Line]]) -> None:
-        """Hold the end of the journal against that of the anchor, and add the lines that are missing."""
+    def _catch_up(self, head: Head, digests: Digests) -> None:
+        """Hold the end of the journal against that of the anchor, and find the lines that are missing."""
         tail = self.file.tail()
         if tail.high > head.count:
-            raise cut(head.count, tail.high, _RESTORE)
-        if head.count - tail.high > CATCH_UP_MAX:
-            if tail.known and digests(tail.high - 1)[:1] != [(tail.high, tail.known[tail.high])]:
-                raise _differs(tail.high)
+            raise cut(head.count, tail.high, self._hint)
+        if self._catch_up_max is not None and head.count - tail.high > self._catch_up_max:
+            if tail.known:
+                self._same(tail, next(iter(digests(tail.high - 1)), (tail.high, "")))
             self._later = [(head.count, head.digest)]
             return
-        lines: list[Line] = []
-        for seq, digest in digests(tail.low):
-            if tail.known.get(seq, digest) != digest:
-                raise _differs(seq)
-            if seq not in tail.known:
-                lines.append((seq, digest))
-        if lines:
-            reach(CATCHING_UP)
+        found = [self._same(tail, line) for line in digests(tail.low)]
         # Not yet written: of what another process has just appended nobody knows here whether it is durable.
-        self._later = lines
+        self._later = [line for line in found if line[0] not in tail.known]
+        if self._later:
+            reach(CATCHING_UP)
+
+    def _same(self, tail: Tail, line: Line) -> Line:
+        """This line, unless the anchor knows another one of the same event."""
+        seq, digest = line
+        if tail.known.get(seq, digest) != digest:
+            raise CorruptionError(
+                f"event {seq} is not the one that was written: the anchor differs. Nothing was recorded",
+                hint=self._hint,
+            )
+        return line
 
     def add(self, lines: Sequence[Line], *, durable: bool) -> None:
         """These events exist. Once one is durable, all before it are."""
@@ -93,10 +95,3 @@ class Anchoring:
             return {}, [Finding("anchor", what)] if is_needed else []
         except OSError as error:
             raise unusable(self.file.path, error) from error
-
-
-def _differs(seq: int) -> CorruptionError:
-    return CorruptionError(
-        f"event {seq} is not the one that was written: the anchor differs. Nothing was recorded",
-        hint=_RESTORE,
-    )

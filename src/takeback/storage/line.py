@@ -1,4 +1,4 @@
-"""Where appends wait in line, so that many go to the server together.
+"""Where appends wait in line, so that many go to their store together.
 
 Whoever finds nobody at work leads: it commits all that stand in line, itself among them, and hands the lead to the
 first of those that came meanwhile. A single writer so commits by itself, without waiting for another thread.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from takeback.core.record import Record
 from takeback.errors import BackendError
-from takeback.storage.postgres.group import Waiting
+from takeback.storage.group import Waiting
 
 
 class Line:
@@ -26,7 +27,19 @@ class Line:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def refuse_nesting(self) -> None:
+    def append(self, waiting: Waiting, lead: Callable[[], None]) -> tuple[Record, ...]:
+        """Stand in line until it is committed: by another thread, or by `lead`, which commits the first in line."""
+        self._refuse_nesting()
+        leads = False
+        try:
+            leads = self._join(waiting)
+            while leads and not waiting.is_done:
+                lead()
+        finally:
+            self._leave(waiting, leads=leads)
+        return waiting.answer()
+
+    def _refuse_nesting(self) -> None:
         if threading.get_ident() in self._threads:
             raise BackendError(
                 "this thread is in the middle of an append. Nothing was recorded",
@@ -34,10 +47,10 @@ class Line:
                 retryable=True,
             )
 
-    def join(self, waiting: Waiting) -> bool:
+    def _join(self, waiting: Waiting) -> bool:
         """Stand in line, until it is done or this thread is to lead; gives whether it is to lead."""
+        self._threads.add(threading.get_ident())
         with self._guard:
-            self._threads.add(threading.get_ident())
             self._waiting.append(waiting)
             if not self._is_led:
                 self._is_led = True
@@ -55,10 +68,12 @@ class Line:
         with self._guard:
             self._waiting.extendleft(reversed([waiting for waiting in group if not waiting.is_done]))
 
-    def leave(self, waiting: Waiting, *, leads: bool) -> None:
+    def _leave(self, waiting: Waiting, *, leads: bool) -> None:
         """Done, or given up; whoever leads hands the lead on."""
+        self._threads.discard(threading.get_ident())
+        if waiting.is_done and not leads:
+            return
         with self._guard:
-            self._threads.discard(threading.get_ident())
             if not waiting.is_done and waiting in self._waiting:
                 self._waiting.remove(waiting)
             # Who was woken to lead and gave up in the same moment hands it on, too.

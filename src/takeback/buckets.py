@@ -1,0 +1,99 @@
+"""Which content store a workspace has: packs on this machine, and a bucket behind them that machines share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from blake3 import blake3
+
+from takeback import config
+from takeback.errors import UsageError
+from takeback.ports import Journal, Progress, silent
+from takeback.storage import stores
+from takeback.storage.lock import WorkspaceLock
+from takeback.storage.packs import PackStore
+from takeback.storage.stores import Kept
+
+if TYPE_CHECKING:
+    from takeback.storage.bucket import Bucket
+    from takeback.storage.bucket.known import Known
+
+PACKS = "packs"
+
+_HISTORY = "history"
+_HISTORY_DIGITS = 16
+_ABOUT = "takeback.txt"
+_ABOUT_TEXT = (
+    b"Content of workspaces that Takeback protects. Nothing here should be changed or removed by hand.\n"
+)
+
+
+def store_of(
+    state: Path,
+    journal: Journal,
+    lock: WorkspaceLock,
+    progress: Progress = silent,
+    removed: Callable[[], object] = lambda: None,
+) -> PackStore:
+    """The content of a workspace that has been begun. No bucket is asked for anything yet."""
+    return store_for(state, stores.read(state), journal, lock, progress, removed)
+
+
+def store_for(
+    state: Path,
+    kept: Kept | None,
+    journal: Journal,
+    lock: WorkspaceLock,
+    progress: Progress = silent,
+    removed: Callable[[], object] = lambda: None,
+) -> PackStore:
+    """The same, for a workspace that would be kept there."""
+    if not kept or not kept.blobs:
+        return PackStore(state / PACKS)
+    from takeback.storage.bucket import Seal, SharedStore  # its driver is an extra
+    from takeback.storage.bucket.known import Known
+
+    address = config.expanded(kept.blobs)
+    # Of each bucket something else is known.
+    known = Known(state / f"bucket-{blake3(f'{address} {kept.workspace}'.encode()).hexdigest(6)}.db")
+    return SharedStore(
+        state / PACKS,
+        partial(_bucket, address, kept.workspace, known, journal),
+        known,
+        lambda: journal.leases,
+        lock,
+        Seal(config.blobs_key(kept.blobs_key)),
+        removed=removed,
+        progress=progress,
+    )
+
+
+def check(kept: Kept) -> None:
+    """Raise whatever is wrong with the bucket, while nothing is begun. The same for whoever is to write there."""
+    if not kept.blobs and kept.blobs_key:
+        raise UsageError(
+            "there is a key for a bucket, but no bucket; nothing was recorded",
+            hint='blobs = "s3://bucket/folder"',
+        )
+    if kept.blobs:
+        from takeback.storage.bucket import Bucket, Seal
+
+        Seal(config.blobs_key(kept.blobs_key))
+        Bucket(config.expanded(kept.blobs), options=config.aws()).create(_ABOUT, _ABOUT_TEXT)
+
+
+def _bucket(address: str, workspace: str, known: Known, journal: Journal) -> Bucket:
+    """The folder of this workspace: two histories never share one, even if they are called the same."""
+    from takeback.storage.bucket import Bucket
+
+    history = known.fact(_HISTORY)
+    if history is None:
+        first = journal.get(1)
+        assert first, "a workspace has begun before its content is looked at"
+        history = first.digest.rpartition(":")[2][:_HISTORY_DIGITS]
+        known.note(_HISTORY, history)
+    return Bucket(address, f"{quote(workspace, safe=' ')}-{history}", config.aws())

@@ -1,0 +1,189 @@
+"""Threads that append to one SQLite journal at once share a commit, and nothing else: no error, no interrupt."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from takeback import faults
+from takeback.core import ids
+from takeback.core.events import CheckpointTaken
+from takeback.core.intents import IntentsReleased
+from takeback.core.record import Record
+from takeback.errors import BackendError, JournalMoved, LeaseLost, UsageError
+from takeback.storage.sqlite import SqliteJournal
+
+Answer = tuple[Record, ...]
+Append = Callable[[], Answer]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
+    journal = SqliteJournal(tmp_path / "journal.db")
+    say(journal, "first")
+    yield journal
+    assert list(journal.check()) == []
+    journal.close()
+
+
+def say(journal: SqliteJournal, text: str, **more: Any) -> Answer:
+    return journal.append([CheckpointTaken(text)], stream=ids.WORKSPACE, **more)
+
+
+def texts(journal: SqliteJournal) -> list[str]:
+    return [record.event.message for record in journal.read() if isinstance(record.event, CheckpointTaken)]
+
+
+@contextmanager
+def at(point: str, do: Callable[[int], object]) -> Iterator[Counter[str]]:
+    """Do something at each pass of a point, given which pass it is."""
+    passes: Counter[str] = Counter()
+
+    def hook(name: str) -> None:
+        passes[name] += 1
+        if name == point:
+            do(passes[name])
+
+    before = faults.set_hook(hook)
+    try:
+        yield passes
+    finally:
+        faults.set_hook(before)
+
+
+def in_one_group(
+    journal: SqliteJournal, appends: list[Append], leaving: Callable[[], object] = lambda: None
+) -> tuple[list[Future[Answer]], Counter[str]]:
+    """Let these stand in line while another append is being committed; `leaving` is done as that ends."""
+    is_under_way, may_go_on = threading.Event(), threading.Event()
+
+    def hold(nth: int) -> None:
+        if nth == 1:
+            is_under_way.set()
+            may_go_on.wait(20)
+            leaving()
+
+    with ThreadPoolExecutor(len(appends) + 1) as pool, at("journal-anchored", hold) as passes:
+        leading = pool.submit(say, journal, "leading")
+        assert is_under_way.wait(20)
+        found = []
+        for place, append in enumerate(appends, 1):
+            found.append(pool.submit(append))
+            while len(journal._line) < place:
+                pass
+        may_go_on.set()
+        leading.result(20)
+        for one in found:
+            one.exception(20)
+    return found, passes
+
+
+def test_those_who_come_during_a_commit_share_the_next(journal: SqliteJournal) -> None:
+    found, passes = in_one_group(journal, [lambda n=n: say(journal, f"t{n}") for n in range(20)])  # type: ignore[misc]
+    assert [one.result()[0].seq for one in found] == list(range(3, 23))
+    assert texts(journal) == ["first", "leading", *(f"t{n}" for n in range(20))]
+    assert (passes["journal-committed"], passes["disk-sync"]) == (2, 2)
+
+
+def test_what_needs_no_sync_has_none(journal: SqliteJournal) -> None:
+    later: list[Append] = [lambda: say(journal, "a", durable=False), lambda: say(journal, "b", durable=False)]
+    _, passes = in_one_group(journal, later)
+    assert (passes["journal-committed"], passes["disk-sync"]) == (2, 1)
+    assert "b" not in anchored(journal)
+    say(journal, "c")
+    assert anchored(journal) == ["first", "leading", "a", "b", "c"]
+
+
+def anchored(journal: SqliteJournal) -> list[str]:
+    known, _ = journal.anchor.read()
+    return [text for seq, text in enumerate(texts(journal), 1) if seq in known]
+
+
+def test_each_has_an_answer_or_an_error_of_its_own(journal: SqliteJournal) -> None:
+    known = say(journal, "known", key="k")
+    wrong: Any = 7
+    found, passes = in_one_group(
+        journal,
+        [
+            lambda: say(journal, "good"),
+            lambda: say(journal, "moved", expect=1),
+            lambda: say(journal, "fenced", fences=[99]),
+            lambda: say(journal, "known", key="k"),
+            lambda: say(journal, "other", key="k"),
+            lambda: say(journal, wrong),
+            lambda: say(journal, "new", key="n"),
+            lambda: say(journal, "new", key="n"),
+            lambda: say(journal, "sees it", expect=5),
+        ],
+    )
+    errors = [type(one.exception()) for one in found]
+    none = type(None)
+    assert errors == [none, JournalMoved, LeaseLost, none, UsageError, UsageError, none, none, none]
+    assert found[3].result() == known
+    assert found[6].result() == found[7].result()
+    assert texts(journal) == ["first", "known", "leading", "good", "new", "sees it"]
+    assert passes["journal-committed"] == 2
+
+
+def test_one_that_cannot_be_written_is_alone_with_it(journal: SqliteJournal) -> None:
+    """Not found before it is written: the outbox cannot follow it."""
+    odd = IntentsReleased(("nonsense",))
+    found, _ = in_one_group(
+        journal,
+        [
+            lambda: say(journal, "before"),
+            lambda: journal.append([odd], stream=ids.WORKSPACE),
+            lambda: say(journal, "behind"),
+        ],
+    )
+    assert [type(one.exception()) for one in found] == [type(None), UsageError, type(None)]
+    assert texts(journal) == ["first", "leading", "before", "behind"]
+
+
+@pytest.mark.parametrize("point", ["journal-inside", "journal-committed", "disk-sync", "journal-anchored"])
+def test_an_interrupt_is_for_one_thread_alone(point: str, journal: SqliteJournal) -> None:
+    appends: list[Append] = [lambda n=n: say(journal, f"t{n}") for n in range(6)]  # type: ignore[misc]
+
+    def interrupt(name: str) -> None:
+        if name == point:
+            faults.set_hook(None)
+            raise KeyboardInterrupt
+
+    found, _ = in_one_group(journal, appends, leaving=lambda: faults.set_hook(interrupt))
+    assert [type(one.exception()) for one in found] == [KeyboardInterrupt] + [type(None)] * 5
+    said = [text for text in texts(journal) if text.startswith("t")]
+    # The one that was interrupted may be there, or not; nothing is there twice, and what was answered is.
+    assert [text for text in said if text != "t0"] == [f"t{n}" for n in range(1, 6)]
+    assert said.count("t0") == (0 if point == "journal-inside" else 1)
+
+
+def test_a_sync_that_fails_is_told_to_all_of_its_group(journal: SqliteJournal) -> None:
+    def fail(name: str) -> None:
+        if name == "disk-sync":
+            faults.set_hook(None)
+            raise OSError(5, "Input/output error")
+
+    appends: list[Append] = [lambda n=n: say(journal, f"t{n}", key=f"k{n}") for n in range(4)]  # type: ignore[misc]
+    found, _ = in_one_group(journal, appends, leaving=lambda: faults.set_hook(fail))
+    assert [type(one.exception()) for one in found] == [BackendError] * 4
+    assert [append()[0].seq for append in appends] == [3, 4, 5, 6], "there, and durable now"
+    assert texts(journal) == ["first", "leading", "t0", "t1", "t2", "t3"]
+
+
+def test_whoever_has_the_connection_does_not_wait_for_who_waits_for_it(journal: SqliteJournal) -> None:
+    """As a signal handler would that comes while its thread reads."""
+    with ThreadPoolExecutor(1) as pool:
+        with journal.using():
+            other = pool.submit(say, journal, "other")
+            while not len(journal._line) and not other.done():
+                pass
+            say(journal, "handler")
+        other.result(20)
+    assert texts(journal) == ["first", "handler", "other"]
