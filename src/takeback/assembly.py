@@ -12,7 +12,6 @@ from takeback.core import events as e
 from takeback.core.change import Target
 from takeback.core.history import History
 from takeback.core.intents import Outcome, Queued
-from takeback.core.subjects import Action
 from takeback.databases import ByPlace
 from takeback.engine import recovery
 from takeback.engine.audit import Audit, Webhook
@@ -31,15 +30,13 @@ from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
 from takeback.errors import BackendError, TakebackError
-from takeback.ports import Journal, Observed, Progress, Resource, silent
+from takeback.ports import Contents, Journal, Observed, Progress, Resource, silent
 from takeback.ports_outbox import Outbox
 from takeback.resources.calls.resource import Call
 from takeback.resources.calls.resource import Calls as CallsResource
-from takeback.resources.files import deltas
-from takeback.resources.files.entry import version_of
 from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.outside import Outside
-from takeback.resources.files.resource import Files, file_text, tree_of
+from takeback.resources.files.resource import Files
 from takeback.resources.files.survey import Limits, Surveyor
 from takeback.resources.git.resource import Git
 from takeback.resources.memory import Memory as MemoryResource
@@ -57,9 +54,7 @@ from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
-
-AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
-CONFIG = Target("files", config.FILE)
+from takeback.trusted import CONFIG, settings_of
 
 
 class Assembly:
@@ -93,38 +88,18 @@ class Assembly:
     @cached_property
     def settings(self) -> config.Config:
         """takeback.toml, as a human wrote or accepted it: an agent must not loosen its own protection."""
-        running = [action for action in self.history.open_actions() if action.is_tool]
-        if running:
-            return self._settings_before(running[0])
-        entry = self.history.untrusted_since(CONFIG)
-        if entry is None:
-            return self._noticed(config.read_config(self.root))
-        self.notices.append(
-            f"{config.FILE} was changed by {entry.action}; the settings from before it hold until you accept "
-            "the change with `takeback init --accept-config`"
-        )
-        before = file_text(StoredContents(self.store), entry.change.before)
-        return config.parse_config(before.decode(), self.root / config.FILE) if before else config.Config()
-
-    def _noticed(self, given: config.Config) -> config.Config:
-        """These settings, with a word where one of them has no effect any more."""
-        if given.store.store and stores.read(self.state) is None:
-            self.notices.append(
+        given, notice = settings_of(self.root, self.history, self._contents)
+        kept = stores.read(self.state)
+        if not notice and given.store.store and not (kept and kept.store):
+            notice = (
                 f"{config.FILE} names a store, but the history of this workspace is on this machine: a workspace "
-                "stays where it was begun"
+                "stays where it was begun; `takeback store copy` moves it"
             )
+        self.notices += [notice] if notice else []
         return given
 
-    def _settings_before(self, action: Action) -> config.Config:
-        """What held when a running action began; it may be writing the file now."""
-        for mark in getattr(action.began, "marks", ()):
-            if mark.resource == "files":
-                found = deltas.lookup(tree_of(mark.state), os.fsencode(config.FILE), self.store.get)
-                text = file_text(StoredContents(self.store), version_of(found))
-                return (
-                    config.parse_config(text.decode(), self.root / config.FILE) if text else config.Config()
-                )
-        return config.read_config(self.root)
+    def _contents(self) -> tuple[Contents, Callable[[bytes], bytes]]:
+        return StoredContents(self.store), self.store.get
 
     def accept_config(self) -> None:
         """Let the settings that an action wrote take effect."""
@@ -194,6 +169,7 @@ class Assembly:
             generation=self._generation,
             keep_days=self.settings.store.keep_days,
             progress=self._progress,
+            shelf=self.store.shelf,
         )
 
     @cached_property

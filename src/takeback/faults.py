@@ -51,6 +51,15 @@ def fdatasync(fd: int) -> None:
     os.fdatasync(fd)
 
 
+def sync_folder(path: str | bytes | os.PathLike[str]) -> None:
+    """Make the names in a folder survive a power cut: a new or renamed file alone can be lost with it."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write every byte, or raise."""
     reach("disk-write")

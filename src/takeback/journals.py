@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from takeback import addresses, buckets, config
-from takeback.errors import UsageError
+from takeback.core.seats import Place
+from takeback.errors import RunBusy, UsageError
+from takeback.faults import crash_point, reach
 from takeback.ports import Journal
 from takeback.storage import places, stores
 from takeback.storage.anchor import Anchor
@@ -19,11 +22,59 @@ from takeback.storage.stores import STORE_FORMAT, Kept
 JOURNAL = "journal.db"
 ANCHOR = "journal.anchor"
 
+SETTLED = crash_point("store-settled")
+
 
 def journal_of(state: Path) -> Journal:
     """The journal of a workspace that has been begun."""
+    return opened(state, _settled(state))
+
+
+def opened(state: Path, kept: Kept | None) -> Journal:
+    """The journal in this place."""
+    if not kept or not kept.store:
+        return SqliteJournal(state / JOURNAL)
+    from takeback.storage.postgres.journal import PostgresJournal  # its driver is an extra
+
+    return PostgresJournal(
+        config.expanded(kept.store),
+        kept.workspace,
+        state / ANCHOR,
+        place=places.place_of(state),
+        seat_s=config.seat_s(),
+        may_sit=places.arriving(state) is None,
+    )
+
+
+def settle(state: Path) -> None:
+    """End a move that was cut short: the workspace is where store.json says, and is written to there. Under the lock.
+
+    Before the move was done that is the old place, and afterwards the new one.
+    """
     kept = stores.read(state)
-    return _shared(state, kept) if kept else SqliteJournal(state / JOURNAL)
+    if not kept or not kept.moving:
+        return
+    journal = opened(state, kept)
+    try:
+        journal.moving.reopen()
+    finally:
+        journal.close()
+    reach(SETTLED)
+    if kept.store:
+        stores.write(state, msgspec.structs.replace(kept, moving=False))
+    else:
+        stores.forget(state)
+
+
+def _settled(state: Path) -> Kept | None:
+    """Where it is kept, after a move that was cut short; None on this machine."""
+    kept = stores.read(state)
+    if kept and kept.moving:
+        # Not while somebody moves it at this moment: it can be read meanwhile.
+        with suppress(RunBusy), WorkspaceLock(state / "lock", wait_s=0).held():
+            settle(state)
+            kept = stores.read(state)
+    return kept if kept and kept.store else None
 
 
 def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") -> Journal:
@@ -31,13 +82,13 @@ def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") 
 
     `store` and `blobs` are addresses as they are; without one takeback.toml is asked, where the workspace is new.
     """
-    kept = stores.read(state)
+    kept = _settled(state)
     if kept is None and not (state / JOURNAL).exists():
         settings = config.read_config(root).store
-        written, bucket = _literal(store) or settings.store, _literal(blobs) or settings.blobs
+        written, bucket = literal(store) or settings.store, literal(blobs) or settings.blobs
         if written:
             wanted = Kept(STORE_FORMAT, written, workspace or settings.workspace, bucket, settings.blobs_key)
-            kept = _begin(state, root, wanted)
+            kept = begin(state, root, wanted)
         elif bucket:
             raise UsageError(
                 "a bucket for content needs a store for the history beside it; nothing was recorded",
@@ -45,10 +96,10 @@ def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") 
             )
     elif store or workspace or blobs:
         kept = _unchanged(state, kept, store, workspace, blobs)
-    return _shared(state, kept) if kept else SqliteJournal(state / JOURNAL)
+    return opened(state, kept)
 
 
-def _begin(state: Path, root: Path, wanted: Kept) -> Kept:
+def begin(state: Path, root: Path, wanted: Kept) -> Kept:
     """Begin a workspace in a shared store, or join it where another machine has."""
     from takeback.storage.postgres.link import Address
 
@@ -77,11 +128,11 @@ def _begin(state: Path, root: Path, wanted: Kept) -> Kept:
 def _unchanged(state: Path, kept: Kept | None, store: str, workspace: str, blobs: str) -> Kept | None:
     """A workspace stays where it was begun; only the way there may change, such as a password."""
     here = config.expanded(kept.store) if kept else ""
-    if store and (not kept or _place(store) != _place(here)):
+    if store and (not kept or place(store) != place(here)):
         where = addresses.hidden(here) if kept else "this machine"
         raise UsageError(
             f"the history of this workspace is kept on {where}; nothing was done",
-            hint="open it without `store`; another folder can be begun in another store",
+            hint="open it without `store`; `takeback store copy --to ADDRESS` moves it",
         )
     if kept and workspace and workspace != kept.workspace:
         raise UsageError(
@@ -92,33 +143,42 @@ def _unchanged(state: Path, kept: Kept | None, store: str, workspace: str, blobs
         where = config.expanded(kept.blobs) if kept and kept.blobs else "this machine alone"
         raise UsageError(
             f"the content of this workspace is kept on {where}; nothing was done",
-            hint="open it without `blobs`; another folder can be begun with another bucket",
+            hint="open it without `blobs`; `takeback store copy --blobs ADDRESS` moves it",
         )
     if kept and store and store != here:
-        kept = msgspec.structs.replace(kept, format=STORE_FORMAT, store=_literal(store))
+        kept = msgspec.structs.replace(kept, format=STORE_FORMAT, store=literal(store))
         stores.write(state, kept)
     return kept
 
 
-def _shared(state: Path, kept: Kept) -> Journal:
-    from takeback.storage.postgres.journal import PostgresJournal  # its driver is an extra
+def visited(kept: Kept, scratch: Path) -> Journal:
+    """The journal of a workspace that has been begun elsewhere, to look into it. UsageError where there is none."""
+    from takeback.storage.postgres.journal import PostgresJournal
+    from takeback.storage.postgres.moving import peek
 
-    return PostgresJournal(
-        config.expanded(kept.store),
-        kept.workspace,
-        state / ANCHOR,
-        place=places.place_of(state),
-        seat_s=config.seat_s(),
-        may_sit=places.arriving(state) is None,
-    )
+    dsn = config.expanded(kept.store)
+    if not addresses.is_address(dsn):
+        raise UsageError(
+            f"{addresses.hidden(dsn)} is no address of a store; nothing was done",
+            hint="postgresql://host/database",
+        )
+    head = peek(dsn, kept.workspace)
+    if head is None or not head.count:
+        raise UsageError(
+            f"there is no workspace {kept.workspace!r} in {addresses.hidden(dsn)}; nothing was done",
+            hint="see `workspace` in the takeback.toml of the machine that it was on",
+        )
+    Anchor(scratch / ANCHOR).start(lost=0)
+    here = Place("", "", "")
+    return PostgresJournal(dsn, kept.workspace, scratch / ANCHOR, place=here, may_sit=False)
 
 
-def _literal(address: str) -> str:
+def literal(address: str) -> str:
     """An address as it is, with no variables in it."""
     return address.replace("$", "$$")
 
 
-def _place(dsn: str) -> tuple[str, ...]:
+def place(dsn: str) -> tuple[str, ...]:
     """What makes an address another place."""
     given = addresses.parsed(dsn)
     return tuple(str(given.get(part) or "") for part in ("host", "hostaddr", "port", "dbname"))

@@ -26,9 +26,10 @@ class Moving(Protocol):
     since before: they get StoreMoved with the notice, and nothing is changed.
     """
 
-    def shut(self, notice: str) -> None:
+    def shut(self, notice: str, *, at: int | None = None) -> None:
         """Let nobody write here from now on. `notice` says why, after the words `the history of this workspace`.
 
+        `at` is the number of records that the caller has seen; if there are others by now, JournalMoved is raised.
         Raises RunBusy, having changed nothing, while somebody delivers an intent or holds a lease. One that is shut
         already gets the new notice.
         """

@@ -11,7 +11,7 @@ import msgspec
 from takeback import config
 from takeback.core import events as e
 from takeback.core import ids, selection
-from takeback.core.change import Change, Target, Version
+from takeback.core.change import Change, Version
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
@@ -28,7 +28,6 @@ from takeback.running import Running
 from takeback.storage.clock import SystemClock
 
 AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
-CONFIG = Target("files", config.FILE)
 
 
 class Workspace(Running):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pty
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,8 +14,7 @@ from takeback.agents import settings
 from takeback.cli.app import app
 from takeback.daemon.command import hook_command
 from takeback.testing import crash
-from tests.cli.processes import bound
-from tests.world.cli import Workspace, environment
+from tests.cli.processes import bound, on_terminal
 from tests.world.picture import picture
 
 from .desk import Desk
@@ -348,20 +344,9 @@ def test_names_that_are_none(desk: Desk) -> None:
 # --- On a terminal ---
 
 
-def answered(world: Workspace, answer: str, *words: str) -> tuple[int, str]:
+def answered(desk: Desk, answer: str, *words: str) -> tuple[int, str]:
     """Type an answer to whatever a command asks."""
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.chdir(world.root)
-        surroundings = environment(world.home) | {"HOME": str(world.root.parent / "user"), "TERM": "dumb"}
-        os.execve(sys.executable, [sys.executable, "-m", "takeback", *words], surroundings)
-    os.write(fd, f"{answer}\n".encode())
-    shown = b""
-    with contextlib.suppress(OSError):  # the terminal goes away with its last user
-        while data := os.read(fd, 65536):
-            shown += data
-    os.close(fd)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+    return on_terminal(desk, *words, env={"HOME": str(desk.user), "TERM": "dumb"}, answer=answer)
 
 
 def test_on_a_terminal_it_is_asked_first(desk: Desk) -> None:

@@ -60,11 +60,8 @@ def meanwhile(deeds: Mapping[str, Callable[[], object]]) -> Iterator[None]:
         if name in deeds:
             deeds[name]()
 
-    before = faults.set_hook(hook)
-    try:
+    with crash.hooked(hook):
         yield
-    finally:
-        faults.set_hook(before)
 
 
 @pytest.mark.parametrize("write", [written_anew, written_in_place])

@@ -52,9 +52,13 @@ def wait_for_file(path: Path) -> None:
 
 
 def on_terminal(
-    world: Workspace, *words: str, env: Mapping[str, str | None] | None = None, program: Sequence[str] = ()
+    world: Workspace,
+    *words: str,
+    env: Mapping[str, str | None] | None = None,
+    program: Sequence[str] = (),
+    answer: str = "",
 ) -> tuple[int, str]:
-    """Run a command on a terminal of its own: its exit code and all that was shown."""
+    """Run a command on a terminal of its own, and type an answer: its exit code and all that was shown."""
     surroundings = environment(world.home) | {"TERM": "xterm-256color"}
     del surroundings["NO_COLOR"]
     for name, value in (env or {}).items():
@@ -64,6 +68,8 @@ def on_terminal(
     if pid == 0:
         os.chdir(world.root)
         os.execve(PYTHON, [PYTHON, *(program or ("-m", "takeback")), *words], surroundings)
+    if answer:
+        os.write(fd, f"{answer}\n".encode())
     shown = b""
     with contextlib.suppress(OSError):  # the terminal goes away with its last user
         while data := os.read(fd, 65536):

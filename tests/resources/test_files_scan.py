@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,19 +17,6 @@ from takeback.resources.files import index, scan
 from takeback.resources.files.capture import RACY_NS
 from takeback.resources.files.entry import key_of
 from takeback.workspace import Workspace
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "work"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def tb(root: Path, tmp_path: Path) -> Iterator[Workspace]:
-    with open_workspace(root, home=tmp_path / "state", watching=False) as made:
-        yield made
 
 
 def names(tb: Workspace) -> set[str]:

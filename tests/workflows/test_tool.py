@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -212,8 +213,6 @@ def test_a_folder_that_is_a_link_is_not_followed(part: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("kind", ["file", "link", "closed", "agent closed", "agent file"])
 def test_a_bad_folder_of_agents_blocks_no_other(kind: str, tmp_path: Path) -> None:
-    import subprocess
-
     start(tmp_path, "w1")
     agents = tmp_path / "agents"
     if kind == "file":
@@ -228,13 +227,7 @@ def test_a_bad_folder_of_agents_blocks_no_other(kind: str, tmp_path: Path) -> No
         closed.chmod(0)
     try:
         for words in (("list",), ("check",), ("resume",), ("update", "--workflow", "w1"), ("prune",)):
-            done = subprocess.run(
-                [*ALONE, str(TOOL), *words],
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                preexec_fn=give_up_root,
-            )
+            done = _bound(tmp_path, *words)
             assert done.returncode == 0 and done.stderr == "", (words, done)
             assert "w1" in done.stdout or words[0] in ("check", "prune")
     finally:
@@ -279,6 +272,12 @@ def test_an_id_leads_nowhere_else(id: str, tmp_path: Path) -> None:
         code=2,
     )
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def _bound(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """As somebody whom permissions bind."""
+    tool = [*ALONE, str(TOOL), *words]
+    return subprocess.run(tool, cwd=folder, capture_output=True, text=True, preexec_fn=give_up_root)
 
 
 def _words(id: str) -> tuple[str, ...]:
@@ -341,8 +340,6 @@ def test_files_belong_to_their_user_alone(tmp_path: Path) -> None:
 
 
 def test_a_read_only_folder(tmp_path: Path) -> None:
-    import subprocess
-
     start(tmp_path, "w1")
     before = place(tmp_path, "w1").read_bytes()
     folder = tmp_path / "memory/checkpoints"
@@ -354,13 +351,7 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
             (("start", *_words("w2")), 4), (("update", "--workflow", "w1", "--complete", "one"), 4),
             (("resume",), 4), (("list",), 0), (("check",), 0),
         ):  # fmt: skip
-            done = subprocess.run(
-                [*ALONE, str(TOOL), *words],
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                preexec_fn=give_up_root,
-            )
+            done = _bound(tmp_path, *words)
             assert done.returncode == code and "Traceback" not in done.stderr, done
             assert not code or "nothing was changed" in done.stderr
     finally:

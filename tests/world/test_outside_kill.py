@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import takeback
-from takeback import faults
 
 from .cli import Workspace
 from .kill import finish, killed_at, places_of
 from .picture import Picture, differences, picture
+from .planting import lead_away, struck
 
 AGENT = "rm -rf ../other/deep && echo more >> ../other/a.txt && mkdir ../other/new && echo x > ../other/new/x"
 RUN = ("run", "--", "sh", "-c", AGENT)
@@ -108,23 +108,6 @@ def test_killed_at_every_passage(tmp_path: Path, kill: Callable[..., None]) -> N
     kill(tmp_path, every=True)
 
 
-@contextmanager
-def struck(wanted: int, strike: Callable[[], None]) -> Iterator[list[str]]:
-    """Strike once, when the n-th named place is passed."""
-    passed: list[str] = []
-
-    def hook(name: str) -> None:
-        passed.append(name)
-        if len(passed) == wanted:
-            strike()
-
-    before = faults.set_hook(hook)
-    try:
-        yield passed
-    finally:
-        faults.set_hook(before)
-
-
 def plant_a_link(tmp_path: Path, victim: str, stride: int) -> None:
     place, passed = 1, ["", ""]
     while len(passed) >= place:
@@ -137,10 +120,7 @@ def plant_a_link(tmp_path: Path, victim: str, stride: int) -> None:
         before = picture(bytes(precious))
         assert scene.run("run", "--", "sh", "-c", "echo x > ../other/deep/b.txt; rm ../other/a.txt") == 0
 
-        def strike(target: Path = folder / victim, to: Path = precious) -> None:
-            target.rename(target.with_name("aside"))
-            target.symlink_to(to)
-
+        strike = partial(lead_away, folder / victim, precious)
         with takeback.open(scene.world.root, home=scene.world.home) as tb, struck(place, strike) as passed:
             try:
                 tb.undo()

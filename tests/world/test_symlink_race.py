@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback import faults
 
 from .cli import Workspace
 from .picture import Picture, differences, picture
+from .planting import lead_away, struck
 
 FILES = 40
 
@@ -52,30 +52,7 @@ def spoil(world: Workspace) -> None:
     os.utime(folder / "2", ns=(0, 5))
 
 
-def to_outside(folder: Path, outside: Path) -> None:
-    """Put a link to the outside where a folder was."""
-    os.rename(folder, folder.with_name("aside"))
-    os.symlink(outside, folder)
-
-
 VICTIMS = ("folder", "folder/deep")
-
-
-@contextmanager
-def at_place(wanted: int, strike: Callable[[], None]) -> Iterator[list[str]]:
-    """Strike once, when the n-th named place is passed; gives the places that were passed."""
-    passed: list[str] = []
-
-    def hook(name: str) -> None:
-        passed.append(name)
-        if len(passed) == wanted:
-            strike()
-
-    before = faults.set_hook(hook)
-    try:
-        yield passed
-    finally:
-        faults.set_hook(before)
 
 
 def undo_with_a_strike(folder: Path, victim: str, place: int) -> bool:
@@ -88,7 +65,7 @@ def undo_with_a_strike(folder: Path, victim: str, place: int) -> bool:
         tb.save("before")
         with tb.recording("agent"):
             spoil(world)
-        with at_place(place, lambda: to_outside(target, outside)) as passed:
+        with struck(place, lambda: lead_away(target, outside)) as passed:
             try:
                 tb.undo()
             except takeback.TakebackError:
@@ -175,7 +152,7 @@ def test_a_link_that_stands_when_undo_begins(world: Workspace) -> None:
     outside, before = plant_outside(world.root.parent)
     fill(world)
     world.agent("for f in folder/*; do [ -f $f ] && echo new > $f; done; rm folder/deep/*")
-    to_outside(world.root / "folder", outside)
+    lead_away(world.root / "folder", outside)
     for choice in ("stop", "keep", "merge", "overwrite"):
         world.run("undo", "--on-conflict", choice)
         assert differences(before, picture(bytes(outside))) == []

@@ -44,6 +44,7 @@ COMMANDS = {
     "export": "Print every event that was recorded, for other programs",
     "gc": "Let go of content that the limits in takeback.toml do not keep",
     "du": "Show how much disk the recorded history takes",
+    "store": "See where the history is kept, and take it to another place",
     "guard": "Make what is written to a PostgreSQL database something that can be taken back",
     "workflow": "Keep work of several steps safe over restarts",
     "monitor": "Watch for workflows that nobody works on any more",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ from takeback.cli.session import ago, iso, plural, shortened, until
 from takeback.cli.views import counted, is_folder, run_data, step_undone, taken_back, undone, what_run
 from takeback.core.change import Change
 from takeback.core.history import History
+from takeback.core.ids import seq_of
 from takeback.core.lifecycle import Life
 from takeback.core.memory import flatten, keys_of
 from takeback.core.subjects import Action, Approval, Run, Step
@@ -88,7 +90,7 @@ def ways_on(history: History, run: Run) -> list[Way]:
             ways.append(Way("look after it", f"takeback handover take {run.id}"))
         ways += _ways_to_give_back(run, doubtful(history, run))
     elif run.began.key and run.began.command:
-        command = shortened(shlex.join(run.began.command), 60)
+        command = shortened(shlex.join(command_of(history, run)[0]), 60)
         ways.append(Way("continue", f"takeback resume {run.id} --exec", command))
     elif run.began.key:
         ways.append(
@@ -138,14 +140,20 @@ def standing_data(history: History, run: Run) -> dict[str, Any]:
     return run_data(run) | {
         "steps_done": [step.id for step in steps_done(history, run)],
         "in_doubt": [action.id for action in doubtful(history, run)],
-        "command": list(run.began.command),
-        "folder": run.began.folder,
+        "command": list(command_of(history, run)[0]),
+        "folder": command_of(history, run)[1],
         "can_be_executed": can_be_executed(run),
         "next": [
             {"does": way.does, "command": way.command or None, "remark": way.remark}
             for way in ways_on(history, run)
         ],
     }
+
+
+def command_of(history: History, run: Run) -> tuple[tuple[str, ...], str]:
+    """The program of a run and its folder, as they are where the workspace sits now."""
+    here, began = partial(history.moves.here, seq=seq_of(run.id)), run.began
+    return tuple(map(here, began.command)), here(began.folder)
 
 
 def can_be_executed(run: Run) -> bool:

@@ -73,7 +73,7 @@ class TakebackCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         session: Session = ctx.obj
         directory = ctx.params.pop("directory")
-        _enter(directory or session.directory)
+        enter(directory or session.directory)
         session.json = ctx.params.pop("json") or session.json
         session.progress.wanted &= not session.json
         try:
@@ -127,7 +127,7 @@ def find_modules_at(root: Path) -> None:
         sys.path.append(str(root))
 
 
-def _enter(directory: str) -> None:
+def enter(directory: str) -> None:
     """Work there, so that every path is meant from there."""
     try:
         if directory != ".":

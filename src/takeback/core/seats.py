@@ -66,22 +66,48 @@ class Moves:
     def __init__(self) -> None:
         self.seat: WorkspaceSeated | None = None
         self.since_us = 0
+        self.looked_us = 0
+        """When the files were last looked at."""
         self.moved = 0
         """The event with which it last came from another folder: what was at work before is not at work any more."""
         self.lost: set[str] = set()
         self._unseen: dict[str, None] = {}
+        self._seats: list[tuple[int, WorkspaceSeated]] = []
 
     def done(self, action: str) -> None:
         """An action that may have changed files is over, and nobody has looked at them."""
         self._unseen[action] = None
 
-    def looked(self, resource: str) -> None:
+    @property
+    def unseen(self) -> list[str]:
+        """What was done since somebody last looked: it would be lost if the workspace moved now."""
+        return list(self._unseen)
+
+    def looked(self, resource: str, at_us: int) -> None:
         """A mark of this resource was recorded."""
         if resource == TREE:
             self._unseen.clear()
+            self.looked_us = at_us
 
     def seated(self, seq: int, at_us: int, event: WorkspaceSeated) -> None:
         self.seat, self.since_us = event, at_us
+        self._seats.append((seq, event))
         if event.is_move:
             self.moved = seq
             self.lost.update(self._unseen)
+
+    def at(self, seq: int) -> Place | None:
+        """Where it sat at an event; None before anybody sat down."""
+        sat = [seat.place for since, seat in self._seats if since <= seq] or [
+            s.place for _, s in self._seats[:1]
+        ]
+        return sat[-1] if sat else None
+
+    def here(self, path: str, seq: int) -> str:
+        """A path of the machine on which something began, as it is where the workspace sits now."""
+        then, now = self.at(seq), self.seat.place if self.seat else None
+        if then is None or now is None or then == now:
+            return path
+        if path == then.root or path.startswith(f"{then.root}/"):
+            return now.root + path[len(then.root) :]
+        return path

@@ -14,7 +14,8 @@ from takeback import config
 from takeback.errors import ConflictError, RunBusy, TakebackError, UsageError
 from takeback.journals import JOURNAL
 from takeback.storage import stores
-from takeback.workspace import CONFIG, Workspace
+from takeback.trusted import CONFIG
+from takeback.workspace import Workspace
 
 OPEN_MAX = 8
 TURN_WAIT_S = 30.0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from takeback.errors import RunBusy, UsageError
 
@@ -142,6 +144,32 @@ class _On(_Noted):
             while not work._enter(self._key):
                 work._changed.wait()
         super().__enter__()
+
+
+class AlsoAsync(ABC, Generic[T]):
+    """What is done with `with` can be done with `async with` too: in a thread, and to its end."""
+
+    @abstractmethod
+    def __enter__(self) -> T: ...
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def __aenter__(self) -> T:
+        entered, cancelled = await wholly(self.__enter__)
+        if cancelled:
+            await wholly(lambda: self.__exit__(type(cancelled), cancelled, None))
+            raise cancelled
+        return entered
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _, cancelled = await wholly(lambda: self.__exit__(kind, error, trace))
+        if cancelled:
+            raise cancelled
 
 
 async def wholly(

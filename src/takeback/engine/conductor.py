@@ -104,18 +104,7 @@ class Conductor:
         self._recover()
         o = msgspec.structs.replace(options, name=redact(options.name))
         lead = leader(pid)
-        began = e.RunBegan(
-            o.name,
-            o.key,
-            o.actor,
-            o.session,
-            o.parent,
-            o.ref,
-            autopilot=o.autopilot,
-            folder=o.folder,
-            detached=True,
-            process=lead,
-        )
+        began = o.began(detached=True, process=lead)
         place = Place(parent=self._there(o.parent), actor=o.actor, session=o.session, process=lead)
         return joined(self._parts(o, approve), began, place)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from takeback import faults
 from takeback.core import events as e
 from takeback.core.values import said
-from takeback.engine.at_work import wholly
+from takeback.engine.at_work import AlsoAsync
 from takeback.engine.steps import innermost
 from takeback.errors import ConflictError, UsageError
 from takeback.ports import Databases, Transaction
@@ -20,7 +20,7 @@ COMMITTED = faults.crash_point("database-committed")
 RECORDED = faults.crash_point("database-recorded")
 
 
-class Database:
+class Database(AlsoAsync[Any]):
     """A block in which a run writes to a database: `with run.database("app.db") as db: db.execute(…)`.
 
     What is written is committed when the step ends, or the block where there is no step. An exception before that
@@ -75,20 +75,6 @@ class Database:
             step.held.append(self)
         else:
             self.commit()
-
-    async def __aenter__(self) -> Any:
-        connection, cancelled = await wholly(self.__enter__)
-        if cancelled:
-            await wholly(lambda: self.__exit__(type(cancelled), cancelled, None))
-            raise cancelled
-        return connection
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _, cancelled = await wholly(lambda: self.__exit__(kind, error, trace))
-        if cancelled:
-            raise cancelled
 
     def commit(self) -> None:
         """Make it last. The commit is an action of its own: what changes in that moment is the transaction's."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from takeback.core.events import Process, RunBegan
 from takeback.core.rollback import OnConflict
 
 
@@ -29,3 +30,22 @@ class Options(msgspec.Struct, frozen=True):
     """Whether the run delivers by itself what it deferred, once it has committed."""
     steps: tuple[str, ...] = ()
     """What is to be kept in a workflow file, for a restart by something that knows no more than that."""
+
+    def began(
+        self, *, generation: int = 1, detached: bool = False, process: Process | None = None
+    ) -> RunBegan:
+        """The event with which such a run begins."""
+        return RunBegan(
+            self.name,
+            self.key,
+            self.actor,
+            self.session,
+            self.parent,
+            self.ref,
+            generation,
+            self.command,
+            self.autopilot,
+            self.folder,
+            detached=detached,
+            process=process,
+        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
 import time
 from pathlib import Path
 
+from takeback.boot import boot_id
 from takeback.core.events import Process
 
 SIGN_OF_LIFE_NS = 60 * 10**9
@@ -22,7 +22,7 @@ def this_process() -> Process:
 
 
 def describe(pid: int) -> Process:
-    return Process(pid, _started(pid), _boot(), platform.node())
+    return Process(pid, _started(pid), boot_id(), platform.node())
 
 
 def lineage() -> list[Process]:
@@ -47,7 +47,7 @@ def is_alive(process: Process | None, last_sign_ns: int = 0) -> bool:
     """
     if process is None:
         return False
-    if process.boot != _boot():
+    if process.boot != boot_id():
         elsewhere = process.host != platform.node()
         return elsewhere and time.time_ns() - last_sign_ns < SIGN_OF_LIFE_NS
     try:
@@ -97,11 +97,3 @@ def _fields(pid: int) -> list[str]:
     except OSError:
         return ["Z", "0"]
     return text.rpartition(")")[2].split()
-
-
-@functools.cache
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -38,7 +38,8 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
                 [e.RunEnded(e.Outcome.STOPPED, "the process that led it has ended")], run.id
             )
         else:
-            tracker.ledger.append([e.RunInterrupted("its process died")], run.id)
+            why = "the workspace was moved" if tracker.is_left_behind(run.id) else "its process died"
+            tracker.ledger.append([e.RunInterrupted(why)], run.id)
     return notes
 
 
@@ -101,7 +102,11 @@ def settle_one(tracker: Tracker, calls: Calls, action: Action, known: str = "its
     changes: tuple[Change, ...] = ()
     marks: tuple[e.Mark, ...] = ()
     words = []
-    if getattr(action.began, "marks", ()):
+    if tracker.is_left_behind(action.id):
+        words.append(
+            "the workspace was moved; what it had done to files after the last record did not come along"
+        )
+    elif getattr(action.began, "marks", ()):
         marks = tracker.marks()
         others = [owner for owner in tracker.owners() if owner is not action]
         changes = tracker.proved(action, shared(tracker.since_last(marks), others))

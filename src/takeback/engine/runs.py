@@ -23,7 +23,7 @@ from takeback.core.subjects import Run as Recorded
 from takeback.core.values import said
 from takeback.engine import actions, processes
 from takeback.engine.actions import Function
-from takeback.engine.at_work import AtWork, wholly
+from takeback.engine.at_work import AlsoAsync, AtWork
 from takeback.engine.buffered import Buffered
 from takeback.engine.calling import Caller
 from takeback.engine.calls import Calls, is_taken_back, undone_since
@@ -70,7 +70,7 @@ class Parts(msgspec.Struct, frozen=True):
     locks: LockGuard
 
 
-class Run(Seam, Deferring, Locking):
+class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
     """One attempt. At the end of its block it is committed; an exception takes it all back and goes on."""
 
     buffered = Buffered
@@ -141,20 +141,6 @@ class Run(Seam, Deferring, Locking):
             if self._body and self._ledger.history.actions[self._body].life is not Life.OPEN:
                 self._beat.remove(self._body)
 
-    async def __aenter__(self) -> Run:
-        _, cancelled = await wholly(self.__enter__)
-        if cancelled:
-            await wholly(lambda: self.__exit__(type(cancelled), cancelled, None))
-            raise cancelled
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _, cancelled = await wholly(lambda: self.__exit__(kind, error, trace))
-        if cancelled:
-            raise cancelled
-
     def _begin(self) -> bool:
         """Begin, continue or replay; False while another process is at it."""
         with self._tracker.lock.held():
@@ -196,18 +182,7 @@ class Run(Seam, Deferring, Locking):
 
     def _start(self, generation: int) -> None:
         o = self.options
-        began = e.RunBegan(
-            o.name,
-            o.key,
-            o.actor,
-            o.session,
-            o.parent,
-            o.ref,
-            generation,
-            o.command,
-            o.autopilot,
-            o.folder,
-        )
+        began = o.began(generation=generation)
         with self._parts.file.begun(generation):
             self._body = self._tracker.begin(self._as_action(o.name), before=[began])
         self.id = self._ledger.history.actions[self._body].stream

@@ -165,6 +165,7 @@ class Tracker:
         history = self.ledger.history
         running = [a for a in history.open_actions() if isinstance(a.began, e.ActionBegan) and a.began.marks]
         running += [a for a in history.open_actions(Life.BACKGROUND) if self.lives_on(a)]
+        running = [action for action in running if not self.is_left_behind(action.id)]
         parents = {getattr(action.began, "parent", "") for action in running}
         return [action for action in running if action.id not in parents]
 

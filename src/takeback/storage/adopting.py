@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from takeback.core.leases import Lease
+from takeback.core.leases import RESERVED, Lease
 from takeback.core.record import Record
-from takeback.errors import ConflictError, CorruptionError, RunBusy, StoreMoved, UsageError
+from takeback.errors import ConflictError, CorruptionError, JournalMoved, RunBusy, StoreMoved, UsageError
 from takeback.faults import crash_point
 from takeback.ports import Head
 from takeback.ports_moving import Stored
@@ -16,12 +16,23 @@ from takeback.storage.rows import record_of
 
 ADOPTING = crash_point("store-adopting")
 
-STARTS_ANEW = "start again what has had it open since before; `takeback store show` tells where it is now"
+STARTS_ANEW = (
+    "start again what has had it open since before; in another folder with this history, "
+    "`takeback store copy --to ADDRESS` follows it there"
+)
 
 
 def moved(notice: str) -> StoreMoved:
     """What whoever wants to write to a journal that is shut is told."""
     return StoreMoved(f"the history of this workspace {notice}; nothing was recorded", hint=STARTS_ANEW)
+
+
+def refuse_shutting(at: int | None, count: int) -> None:
+    if at is not None and at != count:
+        raise JournalMoved(
+            f"another process appended first: there are {count:,} records, not {at:,}; nothing was changed",
+            hint="try again",
+        )
 
 
 def refuse_at_work(claimed: int, leases: Collection[Lease]) -> None:
@@ -31,7 +42,8 @@ def refuse_at_work(claimed: int, leases: Collection[Lease]) -> None:
             "a worker is delivering what runs have deferred; nothing was moved",
             hint="stop `takeback outbox worker`, and try again; what a dead one held is free after a minute",
         )
-    if live := [lease.name for lease in leases if lease.is_live]:
+    # Takeback's own are taken anew in the new place.
+    if live := [one.name for one in leases if one.is_live and not one.name.startswith(RESERVED)]:
         raise RunBusy(
             f"{', '.join(live[:3])} {'is' if len(live) == 1 else 'are'} locked; nothing was moved",
             hint="`takeback locks list` shows by whom; `takeback locks release` lets go of them",

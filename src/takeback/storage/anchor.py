@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from takeback import faults
 from takeback.ports import Finding
-from takeback.storage.private import FILE_MODE, sync_folder, unusable
+from takeback.storage.private import FILE_MODE, unusable
 
 Line = tuple[int, str]
 """A sequence number and the digest of its record."""
@@ -71,7 +71,7 @@ class Anchor:
             os.close(fd)
         # Whole or not at all: an anchor that came to be without its first line would look merely behind.
         os.replace(new, self.path)
-        sync_folder(self.path.parent)
+        faults.sync_folder(self.path.parent)
 
     def write(self, lines: Iterable[Line]) -> None:
         """Add lines, in one write."""

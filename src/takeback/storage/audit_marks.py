@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from takeback.errors import CorruptionError
-from takeback.faults import fsync, write_all
-from takeback.storage.private import FILE_MODE, private_folder, sync_folder
+from takeback.faults import fsync, sync_folder, write_all
+from takeback.storage.private import FILE_MODE, private_folder
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):

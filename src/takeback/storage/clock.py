@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from pathlib import Path
 from typing import NamedTuple
+
+from takeback.boot import boot_id
 
 
 class SystemClock:
@@ -23,12 +23,4 @@ class Moment(NamedTuple):
 
 
 def boot_clock() -> Moment:
-    return Moment(_boot(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000)
-
-
-@functools.cache
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return Moment(boot_id(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000)

@@ -10,8 +10,8 @@ import os
 import time
 from pathlib import Path
 
-from takeback.faults import fsync, write_all
-from takeback.storage.private import FILE_MODE, sync_folder
+from takeback.faults import fsync, sync_folder, write_all
+from takeback.storage.private import FILE_MODE
 
 
 class Generation:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from takeback.core.intents import State
 from takeback.ports_moving import QueueRow, Stored
-from takeback.storage.adopting import moved, next_of, refuse_at_work, refuse_open
+from takeback.storage.adopting import moved, next_of, refuse_at_work, refuse_open, refuse_shutting
 from takeback.storage.rows import Row
 
 if TYPE_CHECKING:
@@ -27,9 +27,10 @@ class InMemoryMoving:
         if self._notice:
             raise moved(self._notice)
 
-    def shut(self, notice: str) -> None:
+    def shut(self, notice: str, *, at: int | None = None) -> None:
         journal = self._journal
         with journal.lock:
+            refuse_shutting(at, journal.head().count)
             if not self._notice:
                 refuse_at_work(journal.outbox.counts().get(State.CLAIMED, 0), journal.leases.all())
             self._notice = notice

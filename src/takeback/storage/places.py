@@ -13,7 +13,8 @@ import msgspec
 from takeback.core.codec import text_of
 from takeback.core.seats import Place
 from takeback.errors import CorruptionError
-from takeback.storage.private import sync_folder, unusable, write_whole
+from takeback.faults import sync_folder
+from takeback.storage.private import unusable, write_whole
 from takeback.storage.registry import read_card
 
 FILE = "place"
@@ -35,8 +36,10 @@ def place_of(state: Path) -> Place:
 class Arriving(msgspec.Struct, frozen=True):
     """A workspace that is being brought here: until it is whole, this place does not sit down."""
 
+    found: str = ""
+    """The state of the files that was found here; nothing before the first look."""
     brought: str = ""
-    """The state of the files that was to be brought. What is here as it was there is ours to replace."""
+    """The state that was to be brought. What is here as it was there is ours to replace."""
 
 
 def arriving(state: Path) -> Arriving | None:

@@ -45,7 +45,7 @@ def private_file(path: Path) -> None:
             _require_writable(path, path.parent)
         else:
             os.close(fd)
-            sync_folder(path.parent)
+            faults.sync_folder(path.parent)
     except OSError as error:
         raise unusable(path, error) from error
 
@@ -66,18 +66,9 @@ def write_whole(path: Path, data: bytes, *, replacing: bool = True) -> None:
             with suppress(FileExistsError):
                 os.link(fresh, path)
             os.unlink(fresh)
-        sync_folder(path.parent)
+        faults.sync_folder(path.parent)
     except OSError as error:
         raise unusable(path, error) from error
-
-
-def sync_folder(path: Path) -> None:
-    """Make a new name survive a power cut: syncing the file alone does not keep its name."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        faults.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def owner_of(path: Path) -> str:

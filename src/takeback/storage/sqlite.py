@@ -29,7 +29,7 @@ from takeback.storage.group import Sealed, View, Waiting, fences_of, keys_of, se
 from takeback.storage.line import Line
 from takeback.storage.rows import NOTHING, Batch, missing, record_of, unreadable
 from takeback.storage.sqlite_errors import explain
-from takeback.storage.sqlite_moving import SqliteMoving
+from takeback.storage.sqlite_moving import SqliteMoving, refuse_shut
 from takeback.storage.sqlite_outbox import SqliteOutbox
 from takeback.storage.sqlite_session import Session
 
@@ -152,6 +152,8 @@ class SqliteJournal:
         earlier = {key: found for key in keys_of(group) if (found := sqlite_rows.find(db, key))}
         if any(waiting.batch.key not in earlier for waiting in group):
             self._session.refuse_replaced()
+            if not self._anchoring.is_trusted:
+                refuse_shut(db)  # its anchor goes on with the journal, which is elsewhere now
             self._anchoring.trust(head, lambda after: sqlite_rows.digests(db, after=after))
         known = self._view.ends if self._view.head == head else {}
         ends = {stream: sqlite_rows.head(db, stream) for stream in streams_of(group) - known.keys()}

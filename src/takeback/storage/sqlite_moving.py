@@ -15,7 +15,15 @@ from takeback.core.events import Event
 from takeback.faults import reach
 from takeback.ports_moving import QueueRow, Stored
 from takeback.storage import sqlite_outbox_rows, sqlite_rows
-from takeback.storage.adopting import ADOPTING, keep_anchor, next_of, refuse_at_work, refuse_open
+from takeback.storage.adopting import (
+    ADOPTING,
+    keep_anchor,
+    moved,
+    next_of,
+    refuse_at_work,
+    refuse_open,
+    refuse_shutting,
+)
 from takeback.storage.rows import missing
 from takeback.storage.sqlite_errors import SHUT
 
@@ -44,8 +52,9 @@ class SqliteMoving:
     def __init__(self, journal: SqliteJournal) -> None:
         self._journal = journal
 
-    def shut(self, notice: str) -> None:
+    def shut(self, notice: str, *, at: int | None = None) -> None:
         def work(db: apsw.Connection) -> list[Event]:
+            refuse_shutting(at, sqlite_rows.head(db, None).count)
             if not _notice(db):
                 refuse_at_work(cast("int", db.execute(_CLAIMED).get), self._journal.leases.listed(db))
             _unlock(db)
@@ -111,6 +120,12 @@ class SqliteMoving:
     def fence(self) -> int:
         with self._journal.using() as db:
             return cast("int", db.execute(_FENCE).get)
+
+
+def refuse_shut(db: apsw.Connection) -> None:
+    """For whoever looks at more than the tables before it writes."""
+    if notice := _notice(db):
+        raise moved(notice)
 
 
 def _notice(db: apsw.Connection) -> str:

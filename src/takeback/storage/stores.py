@@ -2,7 +2,7 @@
 
     <state>/store.json
 
-It is written once, when a workspace is begun, and not read from takeback.toml later: an agent that edits that file
+It is written when a workspace is begun or moved, and not read from takeback.toml later: an agent that edits that file
 must not lead its own history astray. The address may hold a password, so the file is for the user alone, and the
 address is never told.
 """
@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 
 from takeback.errors import BackendError, CorruptionError, FormatTooNew
-from takeback.faults import fsync, write_all
-from takeback.storage.private import FILE_MODE, sync_folder, unusable
+from takeback.faults import fsync, sync_folder, write_all
+from takeback.storage.private import FILE_MODE, unusable
 
 FILE = "store.json"
 STORE_FORMAT = 2
-"""2 has a bucket for content."""
+"""2 has a bucket for content, and tells of a move."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -34,13 +34,20 @@ class Kept(msgspec.Struct, frozen=True):
     """The address of the bucket that has all content, written in the same way; empty without one."""
     blobs_key: str = ""
     """Where the key is that seals it: $NAME, or the path of a file. Never the key itself."""
+    moving: bool = False
+    """A move to another place is under way, or was cut short. What is named here is where the workspace is all the
+    same; without a store that is this machine."""
 
     def __repr__(self) -> str:
         return f"<Kept {self.workspace}>"
 
 
+HERE = Kept(STORE_FORMAT, "", "")
+"""On this machine."""
+
+
 def read(state: Path) -> Kept | None:
-    """Where it is kept; None on this machine."""
+    """Where it is kept; None, or one without a store, on this machine."""
     path = state / FILE
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=Kept)
@@ -78,3 +85,12 @@ def write(state: Path, kept: Kept) -> None:
         sync_folder(state)
     except OSError as error:
         raise unusable(path, error) from error
+
+
+def forget(state: Path) -> None:
+    """From now on it is kept on this machine."""
+    try:
+        (state / FILE).unlink(missing_ok=True)
+        sync_folder(state)
+    except OSError as error:
+        raise unusable(state / FILE, error) from error

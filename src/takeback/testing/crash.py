@@ -43,9 +43,16 @@ def at(point: str, do: Callable[[], object], *, nth: int = 1) -> Iterator[Counte
         if name == point and passes[name] == nth:
             do()
 
+    with hooked(hook):
+        yield passes
+
+
+@contextmanager
+def hooked(hook: faults.Hook) -> Iterator[None]:
+    """In this process, call this at each crash point that is passed."""
     before = faults.set_hook(hook)
     try:
-        yield passes
+        yield
     finally:
         faults.set_hook(before)
 

@@ -12,9 +12,7 @@ The leases are those of the journal, `journal.leases`: an append can hold that o
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -24,25 +22,15 @@ from takeback.core.leases import Blocked, Holder, Lease
 from takeback.errors import LeaseLost
 from takeback.ports import Journal
 from takeback.ports_leases import LeaseStore
+from takeback.testing.of_journal import OfJournal
 
 LONG_S = 600.0
 SHORT_S = 0.05
 ANN, BOB, EVE = Holder("r1", "ann"), Holder("r2", "bob"), Holder("r3", "eve")
 
 
-class LeaseContract:
+class LeaseContract(OfJournal):
     """Subclass it, with a name that pytest collects."""
-
-    def open(self, where: Path) -> Journal:
-        """The journal that is kept in this folder."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def journal(self, tmp_path: Path) -> Iterator[Journal]:
-        journal = self.open(tmp_path)
-        yield journal
-        assert list(journal.check()) == []
-        journal.close()
 
     @pytest.fixture
     def leases(self, journal: Journal) -> LeaseStore:

@@ -106,13 +106,19 @@ def test_emptied(tb: Workspace, app: Path) -> None:
     taken_back(tb, app, before, found)
 
 
-def test_only_the_log_is_removed(tb: Workspace, root: Path) -> None:
-    """What was committed and stood in the log alone is lost with it, and comes back."""
+def with_a_log(root: Path) -> Path:
+    """A database whose last change stands in the log beside it alone."""
     path, live = root / "app.db", root.parent / "live.db"
     fill(live, "wal")
     tool(live, "db.execute('DELETE FROM orders'); db.commit(); import os; os._exit(0)")
     for name in ("", "-wal"):
         shutil.copy(f"{live}{name}", f"{path}{name}")
+    return path
+
+
+def test_only_the_log_is_removed(tb: Workspace, root: Path) -> None:
+    """What was committed and stood in the log alone is lost with it, and comes back."""
+    path = with_a_log(root)
     tb.save()
     with tb.recording("agent"):
         (root / "app.db-wal").unlink()
@@ -123,11 +129,7 @@ def test_only_the_log_is_removed(tb: Workspace, root: Path) -> None:
 
 def test_only_the_database_is_removed_beside_its_log(tb: Workspace, root: Path) -> None:
     """A log that is left over is never read into the database that comes back."""
-    path, live = root / "app.db", root.parent / "live.db"
-    fill(live, "wal")
-    tool(live, "db.execute('DELETE FROM orders'); db.commit(); import os; os._exit(0)")
-    for name in ("", "-wal"):
-        shutil.copy(f"{live}{name}", f"{path}{name}")
+    path = with_a_log(root)
     tb.save()
     with tb.recording("agent"):
         path.unlink()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
 from takeback.errors import BackendError
 from takeback.testing.blob_contract import name_of
+from takeback.testing.crash import hooked
 
 from . import world
 
@@ -29,11 +29,8 @@ def failing(point: str, nth: int, error: int, *, forever: bool) -> Iterator[Call
             if passes == nth or (forever and passes > nth):
                 raise OSError(error, os.strerror(error))
 
-    before = faults.set_hook(hook)
-    try:
+    with hooked(hook):
         yield lambda: passes >= nth
-    finally:
-        faults.set_hook(before)
 
 
 def attempt(folder: Path) -> list[bytes]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
 from takeback.errors import UsageError
 from takeback.storage.packs import PackStore, raw_name
 from takeback.storage.packs.index import PACK_KEY, Place, Run, merge, to_merge, write_run
 from takeback.testing.blob_contract import name_of
+from takeback.testing.crash import hooked
 
 from .world import noise
 
@@ -97,13 +97,10 @@ def test_a_batch_costs_one_sync_and_two_writes(tmp_path: Path) -> None:
     store.put(b"the first makes the pack")
     store.sync()
     passes: Counter[str] = Counter()
-    before = faults.set_hook(lambda name: passes.update([name]))
-    try:
+    with hooked(lambda name: passes.update([name])):
         for n in range(200):
             store.put(noise(n, 100))
         store.sync()
-    finally:
-        faults.set_hook(before)
     assert (passes["disk-sync"], passes["disk-write"]) == (1, 2)
     store.close()
 

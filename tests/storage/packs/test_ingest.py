@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
 from takeback.errors import BackendError
 from takeback.storage.packs import MemoryBlobs, PackStore, bulk, content
 from takeback.storage.packs.bulk import ingest_many
 from takeback.storage.packs.ingest import ATTEMPTS_MAX, Ingested, Key, ingest
 from takeback.testing.blob_contract import name_of
+from takeback.testing.crash import hooked
 
 
 @pytest.fixture
@@ -111,12 +111,8 @@ def test_an_error_of_the_store_is_raised(root: Path, root_fd: int, tmp_path: Pat
         if name == "disk-write":
             raise OSError(errno.ENOSPC, "no room")
 
-    before = faults.set_hook(full)
-    try:
-        with pytest.raises(BackendError, match="no room"):
-            list(ingest([b"a"], root_fd, store))
-    finally:
-        faults.set_hook(before)
+    with hooked(full), pytest.raises(BackendError, match="no room"):
+        list(ingest([b"a"], root_fd, store))
     store.close()
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
 from takeback.errors import CorruptionError
 from takeback.storage.packs import PackStore
 from takeback.testing import crash
@@ -54,11 +53,8 @@ def test_the_room_needed_besides_is_that_of_one_pack(folder: Path) -> None:
         nonlocal peak
         peak = max(peak, on_disk(folder))
 
-    hook = faults.set_hook(look)
-    try:
+    with crash.hooked(look):
         swept = store.sweep(live)
-    finally:
-        faults.set_hook(hook)
     assert peak - before < PACK_BYTES * 1.2
     assert on_disk(folder) < before * 0.6
     assert swept.packs_removed == 12
@@ -110,11 +106,8 @@ def test_dead_packs_can_be_removed_from_a_full_disk(folder: Path) -> None:
         if name == "disk-write":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    hook = faults.set_hook(full)
-    try:
+    with crash.hooked(full):
         swept = store.sweep(live)
-    finally:
-        faults.set_hook(hook)
     assert swept.packs_removed == 4
     assert swept.stopped == "the disk is full"
     assert on_disk(folder) < before * 0.4

@@ -17,7 +17,7 @@ from takeback.engine.delivery import Delivery, Manner
 from takeback.errors import BackendError
 from takeback.storage.clock import SystemClock
 from takeback.storage.postgres.journal import PostgresJournal
-from takeback.testing.outbox_contract import delivered, released
+from takeback.testing.intents import delivered, released
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import SERVER, Proxy
 from tests.storage.postgres.world import STORE, opened

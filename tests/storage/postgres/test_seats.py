@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -30,14 +31,14 @@ def at(server: Server, tmp_path: Path) -> Iterator[Open]:
     """The journal of one workspace, as this place has it."""
     made: list[PostgresJournal] = []
 
-    def open_at(name: str, **more: object) -> PostgresJournal:
+    def open_at(name: str, **more: Any) -> PostgresJournal:
         home = tmp_path / f"{name}-{len(made)}"
         home.mkdir()
         Anchor(home / "journal.anchor").start(lost=0)
         place = Place(name, f"host-{name}", f"/work/{name}")
         journal = PostgresJournal(
             os.environ[STORE], str(tmp_path), home / "journal.anchor", place=place, **more
-        )  # type: ignore[arg-type]
+        )
         made.append(journal)
         return journal
 
@@ -69,7 +70,7 @@ def move(journal: PostgresJournal) -> None:
 
 def test_the_first_who_appends_sits_down_once(at: Open) -> None:
     one = at("one")
-    assert one.seats and one.seats.now() is None and one.seats.mine is None
+    assert one.seats and one.seats.now() is None
     say(one, "a")
     say(one, "b")
     seat = one.seats.now()

@@ -10,9 +10,7 @@ import pytest
 import takeback
 from takeback.storage.bucket import SharedStore
 from takeback.workspace import Workspace
-from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import STORE
-from tests.storage.s3.server import S3Server
 from tests.storage.s3.world import BUCKET
 
 pytestmark = pytest.mark.usefixtures("server", "s3")
@@ -22,7 +20,11 @@ def opened(where: Path, name: str, machine: str = "a") -> Workspace:
     root = where / machine
     root.mkdir(exist_ok=True)
     return takeback.open(
-        root, home=where / f"home-{machine}", store=os.environ[STORE], workspace=f"{where}/{name}", blobs=os.environ[BUCKET]
+        root,
+        home=where / f"home-{machine}",
+        store=os.environ[STORE],
+        workspace=f"{where}/{name}",
+        blobs=os.environ[BUCKET],
     )
 
 

@@ -5,13 +5,24 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from typing import Any
 
 import click
 import msgspec
 
+from takeback.arriving import arrive, look
 from takeback.cli.choices import ids_of
+from takeback.cli.moving_in import (
+    arrival_data,
+    arrival_lines,
+    going_on,
+    outlook_data,
+    outlook_lines,
+    plan_of,
+    program_of,
+)
 from takeback.cli.runs import can_be_executed, standing_data, standing_lines, waits_for_a_decision
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.session import Session, TakebackCommand, enter
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Run
@@ -23,9 +34,26 @@ SIGNALLED = 128
 @click.command("resume", cls=TakebackCommand)
 @click.argument("run", required=False, default="", shell_complete=ids_of("resumable"))
 @click.option("--exec", "execute", is_flag=True, help="Run the recorded command line of the run again")
+@click.option("--into", metavar="DIR", default="", help="Bring the workspace into this new folder first")
+@click.option(
+    "--store", metavar="ADDRESS", default="", help="With --into: the shared store that has its history"
+)
+@click.option("--workspace", "name", metavar="NAME", default="", help="With --into: what it is called there")
+@click.option("--blobs", metavar="ADDRESS", default="", help="With --into: the bucket that has its content")
+@click.option("--preview", is_flag=True, help="With --into: say what would be brought, and change nothing")
 @click.pass_obj
 @click.pass_context
-def command(ctx: click.Context, session: Session, run: str, execute: bool) -> None:
+def command(
+    ctx: click.Context,
+    session: Session,
+    run: str,
+    execute: bool,
+    into: str,
+    store: str,
+    name: str,
+    blobs: str,
+    preview: bool,
+) -> None:
     """Settle what a crash left in doubt, and tell how to go on
 
     Lists each run that was interrupted or handed over, how far it came and how it is continued. With --exec the
@@ -34,7 +62,15 @@ def command(ctx: click.Context, session: Session, run: str, execute: bool) -> No
 
     A session of an agent is over when you say so, with its id: what was begun in it and has no end is then settled by
     looking. If the agent goes on all the same, that is another run.
+
+    With --into a workspace of a shared store is moved to this machine, once the one that it was on is silent: its
+    files and databases come into a new or empty folder as last recorded, and are read again. Without --store
+    and --workspace the workspace here, or its takeback.toml, says which one. A plan is then carried on by itself.
     """
+    if into:
+        ctx.exit(_move_in(session, run, into, store, name, blobs, execute=execute, preview=preview))
+    if store or name or blobs or preview:
+        raise UsageError("--store, --workspace, --blobs and --preview go with --into; nothing was done")
     with session.workspace() as workspace:
         found = workspace.resume(run)
         history = workspace.history
@@ -83,13 +119,14 @@ def _one(waiting: list[Run], named: str) -> Run:
 
 
 def _execute(session: Session, run: Run) -> int:
-    began = run.began
+    with session.workspace() as workspace:
+        words, folder = program_of(workspace.history, run)
     sys.stdout.flush()
     try:
-        done = subprocess.run(began.command, cwd=began.folder or None)
+        done = subprocess.run(words, cwd=folder or None)
     except OSError as error:
         raise BackendError(
-            f"{shlex.join(began.command)} cannot be started: {error.strerror}; {run.id} is as it was",
+            f"{shlex.join(words)} cannot be started: {error.strerror}; {run.id} is as it was",
             hint="start your program again yourself: it finds the run by its key",
         ) from error
     code = done.returncode if done.returncode >= 0 else SIGNALLED - done.returncode
@@ -105,6 +142,72 @@ def _execute(session: Session, run: Run) -> int:
     else:
         click.echo(f"{run.id} is {after.life}.", err=True)
     return code
+
+
+def _move_in(
+    session: Session,
+    run: str,
+    into: str,
+    store: str,
+    name: str,
+    blobs: str,
+    *,
+    execute: bool,
+    preview: bool,
+) -> int:
+    """Bring the workspace here; from then on it is resumed as any other."""
+    outlook = look(into, run=run, store=store, workspace=name, blobs=blobs)
+    if preview:
+        if session.json:
+            session.data(outlook_data(outlook, run))
+        for line in () if session.json else outlook_lines(outlook, run):
+            session.line(line)
+        return 0
+    arrival = arrive(outlook, progress=session.progress)
+    if not session.json:
+        for line in arrival_lines(arrival, outlook):
+            session.line(line)
+    enter(str(arrival.root))
+    with session.workspace() as workspace:
+        workspace.recover()
+        history = workspace.history
+    named = (
+        [history.runs[run]] if run else [r for r in history.runs.values() if waits_for_a_decision(history, r)]
+    )
+    if execute:
+        return _execute(session, _one(named, run))
+    return _carry_on(session, history, named, arrival_data(arrival, outlook))
+
+
+def _carry_on(session: Session, history: History, named: list[Run], data: dict[str, Any]) -> int:
+    """Run a plan to its end; say of other runs how they are continued."""
+    plans = [run for run in named if can_be_executed(run) and plan_of(history, run)]
+    code = 0
+    if len(plans) == 1 == len(named):
+        code, data["plan"] = _run_plan(session, plan_of(history, plans[0]))
+        with session.workspace() as workspace:
+            history = workspace.history
+            named = [history.runs[run.id] for run in named]
+    if session.json:
+        session.data(data | {"runs": [standing_data(history, run) for run in named]})
+        return code
+    for run in named:
+        if run.life in (Life.INTERRUPTED, Life.HANDED_OVER):
+            for line in standing_lines(history, run):
+                session.line(line)
+            if words := going_on(history, run):
+                session.line(f"  or by hand     {words}")
+        else:
+            session.line(f"{run.id} is {run.life}.")
+    return code
+
+
+def _run_plan(session: Session, words: list[str]) -> tuple[int, Any]:
+    sys.stdout.flush()
+    if not session.json:
+        return subprocess.run(words).returncode, None
+    done = subprocess.run([*words, "--json"], capture_output=True)
+    return done.returncode, msgspec.json.decode(done.stdout) if done.stdout else None
 
 
 def _tell(history: History, run: Run) -> None:

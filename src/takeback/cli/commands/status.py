@@ -30,6 +30,7 @@ from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
 from takeback.opening import find_root, find_workspace, is_too_wide
 from takeback.storage.registry import Registry
+from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
 IDS_SHOWN = 3
@@ -52,13 +53,25 @@ def command(session: Session) -> None:
         so_far = changed_so_far(workspace)
         tampered = tampering.warnings(workspace)
         workspace.notices += tampered
+        elsewhere = _elsewhere(workspace)
     if session.json:
         data = _data(history, waiting)
         data["outbox"] = outbox
         data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
+        data["sits_in"] = elsewhere or str(workspace.root)
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
+    if elsewhere:
+        session.line(
+            f"This workspace sits in {elsewhere}. Nothing is recorded here; `takeback log` reads it."
+        )
     for line in [*_lines(str(workspace.root), history, waiting, so_far), *outbox_lines(outbox)]:
         session.line(line)
+
+
+def _elsewhere(workspace: Workspace) -> str:
+    """Where the workspace sits, if that is not here."""
+    seats, seat = workspace.journal.seats, workspace.history.moves.seat
+    return seat.place.said if seats and seat and seat.place.id != seats.place.id else ""
 
 
 def _not_yet(session: Session) -> None:

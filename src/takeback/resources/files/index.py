@@ -5,12 +5,11 @@ A cache and nothing more: where it is missing, damaged or of another format, eve
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
-from blake3 import blake3
 
+from takeback import caches
 from takeback.resources.files.deltas import Deltas
 from takeback.resources.files.tree import Folder
 
@@ -32,28 +31,8 @@ _decoder = msgspec.msgpack.Decoder(Index)
 
 
 def load_index(path: Path) -> Index | None:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    body = memoryview(data)[len(MAGIC) + 32 :]
-    if data[: len(MAGIC)] != MAGIC or blake3(body).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
-        return None
-    try:
-        return _decoder.decode(body)
-    except msgspec.DecodeError:
-        return None
+    return caches.load(path, MAGIC, _decoder)
 
 
 def save_index(path: Path, index: Index) -> None:
-    """Replace the cache as a whole. Not synced: the digest tells a torn one, and it can be made again."""
-    body = msgspec.msgpack.encode(index)
-    temporary = path.with_suffix(f".{os.getpid()}")
-    try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as out:
-            out.write(MAGIC + blake3(body).digest() + body)
-        os.rename(temporary, path)
-    except OSError:
-        # No room for a cache is no reason to fail: the next look reads everything.
-        temporary.unlink(missing_ok=True)
+    caches.save(path, MAGIC, index)

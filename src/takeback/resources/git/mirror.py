@@ -16,13 +16,18 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from takeback import faults
+from takeback.boot import boot_id
 from takeback.errors import BackendError, CorruptionError
 from takeback.ports import Progress
 from takeback.resources.git import packs
+
+if TYPE_CHECKING:
+    from takeback.resources.git.travel import Travel
 
 LINKED = faults.crash_point("git-object-linked")
 
@@ -35,7 +40,7 @@ _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPN
 RACY_NS = 20_000_000
 TRIES = 5
 
-_COPY, _COPY_LOST = 0o400, 0o600
+COPY, _COPY_LOST = 0o400, 0o600
 """The modes of a copy: while the repository has the file too, and since it was seen that it has not."""
 
 Seen = tuple[int, int]
@@ -54,12 +59,14 @@ class Folders(msgspec.Struct, array_like=True):
 class Mirror:
     """The objects of one repository, kept."""
 
-    def __init__(self, objects: bytes, kept: Path, progress: Progress) -> None:
+    def __init__(self, objects: bytes, kept: Path, progress: Progress, travel: Travel | None = None) -> None:
+        """`travel` brings what is kept to other machines too."""
         self.objects = Path(os.fsdecode(objects))
         self.kept = kept
         self._progress = progress
         self._cache = kept / "folders"
         self._folders: Folders | None = None
+        self._travel = travel
         self.copied = False
 
     def keep_new(self) -> bytes:
@@ -82,6 +89,8 @@ class Mirror:
             # A folder that changed just now may change again without its time telling.
             seen[name] = key if now_ns - info.st_mtime_ns > RACY_NS else (0, 0)
         self._keep(new)
+        if self._travel:
+            self._travel.send(self._kept_files)
         if not folders.seen:
             changed.add("pack")
         lost = self._settled_losses(folders.lost, changed)
@@ -121,7 +130,7 @@ class Mirror:
             return known
         lost = dict(known)
         there = packs.stems(self._there("pack"))
-        gone = packs.stems(_listed(self.kept / "pack")) - there
+        gone = packs.stems(listed(self.kept / "pack")) - there
         with (
             packs.Packs(self.objects / "pack", there) as present,
             packs.Packs(self.kept / "pack", gone) as absent,
@@ -142,7 +151,7 @@ class Mirror:
 
     def _there(self, folder: str) -> Iterable[str]:
         path = self.objects / folder
-        return () if path.is_symlink() else _listed(path)
+        return () if path.is_symlink() else listed(path)
 
     def _folder_names(self) -> list[str]:
         if self.objects.is_symlink():
@@ -153,10 +162,12 @@ class Mirror:
             return []
 
     def _keep(self, new: list[tuple[str, str]]) -> None:
-        there = {folder: set(_listed(self.kept / folder)) for folder in {folder for folder, _ in new}}
+        there = {folder: set(listed(self.kept / folder)) for folder in {folder for folder, _ in new}}
         missing = [(folder, file) for folder, file in new if file not in there[folder]]
         for folder in {folder for folder, _ in missing}:
             (self.kept / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if missing and self._travel:
+            self._travel.note(missing)
         # An index of a pack must not be there before its pack is.
         missing.sort(key=lambda pair: not pair[1].endswith(".pack"))
         for folder, file in self._progress("Keeping git objects", missing, len(missing)):
@@ -164,7 +175,7 @@ class Mirror:
             faults.reach(LINKED)
         if self.copied:
             for folder in {folder for folder, _ in missing}:
-                sync_folder(self.kept / folder)
+                faults.sync_folder(self.kept / folder)
             self.copied = False
 
     def _keep_one(self, source: Path, name: Path) -> None:
@@ -185,7 +196,7 @@ class Mirror:
 
     def hash_name(self) -> str:
         """The algorithm by which the objects are named, as their names tell; nothing where there are none."""
-        for folder in _listed(self.kept):
+        for folder in listed(self.kept):
             for file in (
                 _names(self.kept / folder, folder) if _FAN.fullmatch(folder) or folder == "pack" else ()
             ):
@@ -195,7 +206,7 @@ class Mirror:
 
     def lost_packs(self) -> list[str]:
         """The packs that are kept and are not there, largest first."""
-        gone = packs.stems(_listed(self.kept / "pack")) - packs.stems(self._there("pack"))
+        gone = packs.stems(listed(self.kept / "pack")) - packs.stems(self._there("pack"))
         return sorted(gone, key=lambda stem: -(self.kept / "pack" / f"{stem}.pack").stat().st_size)
 
     def names_in(self, stem: str) -> set[bytes]:
@@ -221,7 +232,13 @@ class Mirror:
 
     def is_partial(self) -> bool:
         """Whether git fetches objects only when it needs them: then one that is not there is no loss."""
-        return any(file.endswith(".promisor") for file in _listed(self.objects / "pack"))
+        return any(file.endswith(".promisor") for file in listed(self.objects / "pack"))
+
+    def bring(self) -> None:
+        """Have everything here that was kept on other machines."""
+        if self._travel:
+            self._travel.fetch()
+            self._folders = None
 
     def has_all(self) -> bool:
         """Whether every object of the repository is kept here."""
@@ -264,8 +281,8 @@ class Mirror:
                 continue
             if (folder, file) not in lost:
                 if mode == _COPY_LOST:
-                    path.chmod(_COPY)
-            elif mode == _COPY:
+                    path.chmod(COPY)
+            elif mode == COPY:
                 # A copy has no other name whose end would set its time. This does: it is counted from now on.
                 path.chmod(_COPY_LOST)
             # The time at which the last other name of it went.
@@ -278,11 +295,11 @@ class Mirror:
         return dropped
 
     def _kept_files(self) -> list[tuple[str, str]]:
-        folders = [name for name in _listed(self.kept) if name == "pack" or _FAN.fullmatch(name)]
+        folders = [name for name in listed(self.kept) if name == "pack" or _FAN.fullmatch(name)]
         return [(folder, file) for folder in folders for file in _names(self.kept / folder, folder)]
 
     def _load(self) -> Folders:
-        boot = _boot()
+        boot = boot_id()
         try:
             found = msgspec.msgpack.decode(self._cache.read_bytes(), type=Folders)
         except (OSError, msgspec.DecodeError):
@@ -298,7 +315,14 @@ class Mirror:
         os.rename(new, self._cache)
 
 
-def is_whole(path: Path, folder: str, hash_name: str) -> bool:
+def is_file(folder: str, file: str) -> bool:
+    """Whether a folder of objects may have a file of this name, an object or a part of a pack."""
+    if folder == "pack":
+        return bool(_PACK.fullmatch(file)) and file.endswith(_KEPT_PARTS)
+    return bool(_FAN.fullmatch(folder) and _LOOSE.fullmatch(file))
+
+
+def is_whole(path: Path, folder: str, hash_name: str, name: str = "") -> bool:
     """Whether an object is what its name says; of a pack, whether its bytes are what its last bytes say."""
     digest = hashlib.new(hash_name)
     if folder == "pack":
@@ -312,10 +336,10 @@ def is_whole(path: Path, folder: str, hash_name: str) -> bool:
         digest.update(zlib.decompress(path.read_bytes()))
     except zlib.error:
         return False
-    return digest.hexdigest() == folder + path.name
+    return digest.hexdigest() == folder + (name or path.name)
 
 
-def copy(source: Path, name: Path, *, mode: int = _COPY) -> bool:
+def copy(source: Path, name: Path, *, mode: int = COPY) -> bool:
     """Copy a file so that it is there as a whole or not at all; false where it is gone."""
     temporary = name.with_name(f".{name.name}.{os.getpid()}")
     try:
@@ -334,31 +358,11 @@ def copy(source: Path, name: Path, *, mode: int = _COPY) -> bool:
 
 def _names(folder: Path, name: str) -> Iterator[str]:
     """The objects, or the parts of packs, in a folder."""
-    for file in _listed(folder):
-        if name == "pack":
-            if _PACK.fullmatch(file) and file.endswith(_KEPT_PARTS):
-                yield file
-        elif _LOOSE.fullmatch(file):
-            yield file
+    return (file for file in listed(folder) if is_file(name, file))
 
 
-def _listed(folder: Path) -> Iterable[str]:
+def listed(folder: Path) -> Iterable[str]:
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ()
-
-
-def sync_folder(path: Path | bytes) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        faults.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -17,7 +17,7 @@ from pathlib import Path
 from takeback import faults
 from takeback.errors import BackendError, CorruptionError
 from takeback.resources.git.index_file import HASH_BYTES
-from takeback.resources.git.mirror import Mirror, copy, sync_folder
+from takeback.resources.git.mirror import Mirror, copy
 
 PACKED = faults.crash_point("git-objects-packed")
 GIVEN = faults.crash_point("git-objects-given")
@@ -93,7 +93,7 @@ class Needs:
                 self._give(rest)
         for folder in [*sorted({name.hex()[:2] for name in loose}), "pack"]:
             if (self._mirror.objects / folder).is_dir():
-                sync_folder(self._mirror.objects / folder)
+                faults.sync_folder(self._mirror.objects / folder)
         faults.reach(GIVEN)
         if damaged:
             raise CorruptionError(f"{damaged[0]}{f' (and {len(damaged) - 1:,} more)' if damaged[1:] else ''}")
@@ -186,7 +186,7 @@ class Needs:
         folder = self._mirror.make("pack")
         for suffix in (".pack", ".idx"):
             copy(work / f"new{suffix}", folder / f"pack-{name.split()[-1]}{suffix}", mode=0o444)
-        sync_folder(folder)
+        faults.sync_folder(folder)
         faults.reach(GIVEN)
         shutil.rmtree(work, ignore_errors=True)
 

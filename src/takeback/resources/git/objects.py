@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from takeback.core.change import Version
 from takeback.ports import Contents
@@ -36,6 +37,12 @@ def objects_of(name: bytes, version: Version, where: Place, contents: Contents) 
     if kind in (entry.FILE, entry.NOTE) and _POINTER.fullmatch(last):
         return prefix, refs.objects_in(_text(version, contents))
     return prefix, set()
+
+
+def named_by(versions: Iterable[Version], prefix: bytes) -> list[str]:
+    """The objects that refs of one repository name, among these versions."""
+    some = [v for v in versions if entry.kind_of(v) == entry.REF and owner(entry.prefix_of(v)) == prefix]
+    return [value for value in map(entry.value_of, some) if refs.is_object(value)]
 
 
 def _staged(data: bytes, hash_name: str) -> set[str]:

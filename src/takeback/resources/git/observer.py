@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from blake3 import blake3
 
+from takeback import caches
 from takeback.core.change import ABSENT, Version
 from takeback.core.codec import text_of
 from takeback.errors import CorruptionError
@@ -35,6 +36,9 @@ class Known(msgspec.Struct, array_like=True):
     stores: dict[bytes, Version]
     """The objects of each repository, by its prefix."""
     said: msgspec.Raw
+
+
+_decoder = msgspec.msgpack.Decoder(Known)
 
 
 class Observer:
@@ -238,34 +242,15 @@ class Observer:
     # The cache
 
     def _load(self) -> Known | None:
-        try:
-            data = self._cache.read_bytes()
-        except OSError:
-            return None
-        body = memoryview(data)[len(MAGIC) + 32 :]
-        if data[: len(MAGIC)] != MAGIC or blake3(body).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
-            return None
-        try:
-            return msgspec.msgpack.decode(body, type=Known)
-        except msgspec.DecodeError:
-            return None
+        return caches.load(self._cache, MAGIC, _decoder)
 
     def remember(self) -> None:
-        """Keep what is known for the next process. Not synced: the digest tells a torn one."""
+        """Keep what is known for the next process."""
         if self._known is None or self._saved:
             return
         if self._said is not None:
             self._known.said = msgspec.Raw(msgspec.msgpack.encode(self._said))
-        body = msgspec.msgpack.encode(self._known)
-        temporary = self._cache.with_suffix(f".{os.getpid()}")
-        try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as out:
-                out.write(MAGIC + blake3(body).digest() + body)
-            os.rename(temporary, self._cache)
-        except OSError:
-            # No room for a cache is no reason to fail: the next look reads everything.
-            temporary.unlink(missing_ok=True)
+        caches.save(self._cache, MAGIC, self._known)
         self._saved = True
 
 

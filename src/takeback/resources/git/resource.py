@@ -14,19 +14,21 @@ from blake3 import blake3
 
 from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.codec import path_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import ContentGone, CorruptionError, TakebackError
-from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
-from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, refs, stores, words
+from takeback.ports import BlobStore, Contents, Finding, Progress, Shelf, Swap, Swapped, Traits
+from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, stores, words
 from takeback.resources.git.index_file import HASH_BYTES
 from takeback.resources.git.manifest import Manifest
 from takeback.resources.git.mirror import Mirror
 from takeback.resources.git.needs import Needs
-from takeback.resources.git.objects import objects_of
+from takeback.resources.git.objects import named_by, objects_of
 from takeback.resources.git.observer import Observer
 from takeback.resources.git.reader import owner
-from takeback.resources.git.restore import Restorer, Work, remove_above
+from takeback.resources.git.restore import Restorer, Work, left, remove_above
+from takeback.resources.git.travel import Travel
 
 MARKED = faults.crash_point("git-marked")
 COUNTED_MAX = 64
@@ -49,13 +51,16 @@ class Git:
         generation: Callable[[], int],
         keep_days: int,
         progress: Progress,
+        shelf: Shelf | None = None,
     ) -> None:
+        """`shelf` is where objects are put for other machines."""
         self._root = root
         self._state = state / "git"
         self._blobs = blobs
         self._contents = contents
         self._keep_days = keep_days
         self._progress = progress
+        self._shelf = shelf
         self._observer = Observer(root, state / "git.index", blobs, contents, generation, self._losses)
         self._generation = generation
         self._mirrors: dict[bytes, Mirror] = {}
@@ -103,7 +108,9 @@ class Git:
         objects = self._observer.place.path(prefix + b"objects")
         if mirror is None or os.fsencode(mirror.objects) != objects:
             name = f"module-{blake3(prefix).hexdigest()[:16]}" if prefix else "objects"
-            mirror = self._mirrors[prefix] = Mirror(objects, self._state / name, self._progress)
+            kept = self._state / name
+            travel = Travel(kept, self._shelf, self._progress) if self._shelf else None
+            mirror = self._mirrors[prefix] = Mirror(objects, kept, self._progress, travel)
         return mirror
 
     def _losses(self, prefix: bytes) -> tuple[bytes, int]:
@@ -193,6 +200,17 @@ class Git:
         except CorruptionError:
             # Pruned or damaged: there is nothing to show. `verify --deep` tells which.
             return None
+
+    # Another machine
+
+    def bring(self, mark: Mark) -> Sequence[Swapped]:
+        """Make the repository of a mark here, where there is none. Its objects come from the shared store."""
+        targets = dict(Manifest.load(_name(mark), self._blobs.get).targets(self._blobs.get))
+        for name, version in targets.items():
+            if entry.kind_of(version) == entry.OBJECTS:
+                self._mirror(path_of(name.removesuffix("objects"))).bring()
+        swaps = [Swap(Target(self.name, name), ABSENT, version) for name, version in sorted(targets.items())]
+        return self.swap(swaps, "", fresh=False)
 
     # Taking back
 
@@ -313,7 +331,7 @@ class Git:
         for prefix, users in wanted.items():
             finder = self._needs(prefix)
             why = "objects that it needs are neither in the repository nor kept"
-            present = self._present(prefix)
+            present = named_by(self._observer.targets.values(), prefix)
             required = [name for name, some in users.items() if any(_must_be_whole(work) for work in some)]
             try:
                 lost = finder.bring_back(users, present)
@@ -323,16 +341,6 @@ class Git:
                 for work in users[name]:
                     if _must_be_whole(work):
                         work.did, work.why = Did.FAILED, why
-
-    def _present(self, prefix: bytes) -> list[str]:
-        """The objects that refs of a repository name now."""
-        found = self._observer.targets.values()
-        values = [
-            entry.value_of(v)
-            for v in found
-            if entry.kind_of(v) == entry.REF and owner(entry.prefix_of(v)) == prefix
-        ]
-        return [value for value in values if refs.is_object(value)]
 
     def _remove_repositories(self, works: Iterable[Work]) -> None:
         """Where a repository itself was taken back, its objects go too; they are kept, for a redo."""
@@ -366,21 +374,10 @@ class Git:
             verified = self._is_at(now[target], work.goal) if promised else did is not Did.FAILED
             if promised and not verified:
                 why = "it is not as it was promised: something else wrote at the same time"
-            results[target] = Swapped(target, did, now[target], verified, why or self._left(work))
+            results[target] = Swapped(
+                target, did, now[target], verified, why or left(work, self._contents, self._root)
+            )
         return results
-
-    def _left(self, work: Work) -> str:
-        """A worktree's folder outside the workspace is not ours to remove."""
-        if work.goal or not re.search(rb"(^|/)worktrees/[^/]+/gitdir$", work.name):
-            return ""
-        found = entry.content_of(work.present)
-        folder = os.path.dirname(self._contents.read(*found).strip()) if found else b""
-        inside = folder.startswith(os.fsencode(self._root) + b"/")
-        return (
-            ""
-            if inside or not os.path.isdir(folder)
-            else f"its folder {os.fsdecode(folder)} is outside, and stays"
-        )
 
 
 def _must_be_whole(work: Work) -> bool:

@@ -6,8 +6,10 @@ What goes away goes first, so that a branch `a` can follow a branch `a/b`.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -18,7 +20,6 @@ from takeback.errors import TakebackError
 from takeback.ports import Contents
 from takeback.resources.git import entry, locks, place, refs
 from takeback.resources.git.locks import Lock
-from takeback.resources.git.mirror import sync_folder
 from takeback.resources.git.place import Place
 from takeback.resources.git.reader import Reader
 from takeback.resources.git.scan import OWN
@@ -277,7 +278,7 @@ class Restorer:
                     os.makedirs(self._place.path(prefix + name), exist_ok=True)
         for folder in {os.path.dirname(self._place.path(work.name)) for work in works}:
             if os.path.isdir(folder):
-                sync_folder(folder)
+                faults.sync_folder(folder)
 
 
 def remove_above(where: Place, name: bytes) -> None:
@@ -287,6 +288,17 @@ def remove_above(where: Place, name: bytes) -> None:
             os.rmdir(where.path(name))
         except OSError:
             return
+
+
+def left(work: Work, contents: Contents, root: Path) -> str:
+    """What stays of it, in words: a worktree's folder outside the workspace is not ours to remove."""
+    if work.goal or not re.search(rb"(^|/)worktrees/[^/]+/gitdir$", work.name):
+        return ""
+    found = entry.content_of(work.present)
+    folder = os.path.dirname(contents.read(*found).strip()) if found else b""
+    if folder.startswith(os.fsencode(root) + b"/") or not os.path.isdir(folder):
+        return ""
+    return f"its folder {os.fsdecode(folder)} is outside, and stays"
 
 
 def _stash_parts(version: Version) -> tuple[str, str]:

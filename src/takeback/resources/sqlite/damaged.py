@@ -11,6 +11,7 @@ import os
 
 from takeback import faults
 from takeback.core.codec import text_of
+from takeback.resources.sqlite import nameless
 from takeback.resources.sqlite.folder import folder_of, look, open_file
 from takeback.resources.sqlite.image import SUFFIXES, Image, digest_of
 
@@ -67,7 +68,7 @@ def _replace(
     new = -1
     try:
         if image:
-            new = _made(folder, image, *owned)
+            new = nameless.made(folder, image, *owned)
         if not _is_still(fd, folder, name, expected):
             return "it was changed since the plan was made"
         old, passing = (b".%s.takeback-%s-%d" % (name, word, os.getpid()) for word in (b"old", b"new"))
@@ -75,10 +76,7 @@ def _replace(
         os.link(name, old, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         try:
             if image:
-                # Given a folder, Python asks the kernel to follow the link, which is what makes it this very file.
-                os.link(
-                    f"/proc/self/fd/{new}", passing, src_dir_fd=new, dst_dir_fd=folder, follow_symlinks=True
-                )
+                nameless.named(new, passing, folder)
                 os.rename(passing, name, src_dir_fd=folder, dst_dir_fd=folder)
             else:
                 os.unlink(name, dir_fd=folder)
@@ -128,19 +126,6 @@ def _remove(name: bytes, folder: int) -> None:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         return
-
-
-def _made(folder: int, image: bytes, mode: int, uid: int, gid: int) -> int:
-    """A file without a name, with what an image holds."""
-    fd = os.open(".", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    with open(image, "rb") as file:
-        while data := file.read(_CHUNK_BYTES):
-            faults.write_all(fd, data)
-    if os.geteuid() == 0:
-        os.fchown(fd, uid, gid)
-    os.fchmod(fd, mode)
-    faults.fsync(fd)
-    return fd
 
 
 def beside(path: bytes) -> bytes:

@@ -9,13 +9,11 @@ import os
 from pathlib import Path
 
 import msgspec
-from blake3 import blake3
 
+from takeback import caches
 from takeback.core.change import Version
-from takeback.resources.sqlite.scratch import write_private
 
 MAGIC = b"takeback databases 1\n"
-_DIGEST_BYTES = 32
 
 Stat = tuple[int, ...]
 
@@ -73,24 +71,9 @@ def _stat(path: bytes) -> os.stat_result | None:
 
 
 def load_index(path: Path) -> Index | None:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    body = data[len(MAGIC) + _DIGEST_BYTES :]
-    if data[: len(MAGIC)] != MAGIC or blake3(body).digest() != data[len(MAGIC) : len(MAGIC) + _DIGEST_BYTES]:
-        return None
-    try:
-        return _decoder.decode(body)
-    except msgspec.DecodeError:
-        return None
+    return caches.load(path, MAGIC, _decoder)
 
 
 def save_index(path: Path, index: Index) -> None:
-    """Replace the cache as a whole. Not synced: the digest tells a torn one, and it can be made again."""
-    body = msgspec.msgpack.encode(index)
-    try:
-        write_private(path, MAGIC + blake3(body).digest() + body)
-    except OSError:
-        # No room for a cache is no reason to fail: the next look reads everything.
-        path.unlink(missing_ok=True)
+    if not caches.save(path, MAGIC, index):
+        path.unlink(missing_ok=True)  # it does not know of every database

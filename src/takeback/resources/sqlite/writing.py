@@ -11,7 +11,7 @@ import apsw
 
 from takeback import faults
 from takeback.core.codec import text_of
-from takeback.resources.sqlite import rows
+from takeback.resources.sqlite import nameless, rows
 from takeback.resources.sqlite.folder import folder_of
 from takeback.resources.sqlite.here import descriptors
 from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES
@@ -21,7 +21,6 @@ from takeback.resources.sqlite.schema import objects, value
 WRITE_WAIT_S = 10.0
 _POLL_S = 0.02
 _SHM_HEADER_BYTES = 96
-_CHUNK_BYTES = 1 << 20
 
 EXPECTED = faults.crash_point("sqlite-expected")
 WRITING = faults.crash_point("sqlite-writing")
@@ -136,33 +135,21 @@ def _remove(path: bytes, expected: str, scratch: bytes) -> str:
         db.execute("ROLLBACK")
     finally:
         db.close(True)
-    sync_folder(path)
+    faults.sync_folder(os.path.dirname(path))
     return ""
 
 
 def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: int) -> str:
-    """Put a database where there is nothing; else say why not.
-
-    It has no name until it is whole: a crash leaves nothing behind.
-    """
+    """Put a database where there is nothing; else say why not."""
     try:
         with folder_of(path) as folder:
             name = os.path.basename(path)
             if said := _in_the_way(name, folder):
                 return said
-            fd = os.open(".", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            fd = nameless.made(folder, image, mode, uid, gid, mtime_ns)
             try:
-                with open(image, "rb") as file:
-                    while data := file.read(_CHUNK_BYTES):
-                        faults.write_all(fd, data)
-                if os.geteuid() == 0:
-                    os.fchown(fd, uid, gid)
-                os.fchmod(fd, mode)
-                os.utime(fd, ns=(mtime_ns, mtime_ns))
-                faults.fsync(fd)
                 faults.reach(MAKING)
-                # Given a folder, Python asks the kernel to follow the link, which is what makes it this very file.
-                os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=fd, dst_dir_fd=folder, follow_symlinks=True)
+                nameless.named(fd, name, folder)
             finally:
                 os.close(fd)
             faults.fsync(folder)
@@ -182,14 +169,6 @@ def _in_the_way(name: bytes, folder: int) -> str:
         except FileNotFoundError:
             continue
     return ""
-
-
-def sync_folder(path: bytes) -> None:
-    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        faults.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _leave_wal(db: apsw.Connection) -> str:

@@ -117,7 +117,7 @@ class Appender:
         is_new = not writer.durable
         writer.sync()
         if is_new:
-            disk.sync_folder(self.view.folder)
+            faults.sync_folder(self.view.folder)
         faults.reach(PACK_SYNCED)
         rows = b"".join(map(b"".join, self.pending.items()))
         self.record(Frame(writer.known(sealed=False), rows))

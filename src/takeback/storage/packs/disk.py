@@ -17,22 +17,13 @@ def datasync(fd: int) -> None:
     _datasync(fd)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive: a new or renamed file alone can be lost with the power."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        faults.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def create(path: Path) -> int:
     """A new file that only its owner can read, open for appending."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _PRIVATE)
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """A whole new file, its bytes durable; its name is so after `sync_folder`."""
+    """A whole new file, its bytes durable; its name is so after `faults.sync_folder`."""
     fd = create(path)
     try:
         faults.write_all(fd, data)
@@ -50,4 +41,4 @@ def replace(path: Path, data: bytes) -> None:
     temporary.unlink(missing_ok=True)
     write_new(temporary, data)
     os.replace(temporary, path)
-    sync_folder(path.parent)
+    faults.sync_folder(path.parent)

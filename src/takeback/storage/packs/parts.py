@@ -12,7 +12,6 @@ from blake3 import blake3
 from takeback import faults
 from takeback.errors import BackendError
 from takeback.storage.packs import catalog as catalogs
-from takeback.storage.packs import disk
 from takeback.storage.packs.appender import PACK_BYTES_MAX, Appender
 from takeback.storage.packs.blobs import not_written
 from takeback.storage.packs.index import Table
@@ -99,7 +98,7 @@ def adopt(appender: Appender, finished: Iterable[Part]) -> None:
         number = part.pack.number
         catalogs.part_path(view.folder, number).rename(catalogs.pack_path(view.folder, number))
     if taken:
-        disk.sync_folder(view.folder)
+        faults.sync_folder(view.folder)
         faults.reach(PART_ADOPTED)
     for part in taken:
         appender.record(Frame(part.pack, part.rows))

@@ -71,7 +71,7 @@ def settle_tail(path: Path, known: Pack) -> Iterator[Frame]:
         path.unlink()
         return
     _clean(path, start, [] if sealed else found, end)
-    disk.sync_folder(path.parent)
+    faults.sync_folder(path.parent)
     yield Frame(Pack(known.number, end, known.blobs + len(blobs), sealed), rows)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from takeback import faults
 from takeback.ports import Finding, Progress, silent
 from takeback.storage.packs import catalog as catalogs
-from takeback.storage.packs import disk, record, zstd
+from takeback.storage.packs import record, zstd
 from takeback.storage.packs.appender import NO_ROOM, Appender
 from takeback.storage.packs.blobs import KEEP_SHARE, Swept, text_name
 from takeback.storage.packs.index import Place
@@ -144,7 +144,7 @@ class _Sweep:
         catalogs.pack_path(self._view.folder, known.number).unlink(missing_ok=True)
         if not noted:
             self._appender.note_removed(known.number)  # There was no room to say it, and now there is.
-        disk.sync_folder(self._view.folder)
+        faults.sync_folder(self._view.folder)
         faults.reach(GC_UNLINKED)
         self.removed += 1
         self.freed += known.end

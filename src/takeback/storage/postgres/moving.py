@@ -13,7 +13,14 @@ from takeback.core.leases import Lease
 from takeback.faults import reach
 from takeback.ports import Head
 from takeback.ports_moving import QueueRow, Stored
-from takeback.storage.adopting import ADOPTING, keep_anchor, next_of, refuse_at_work, refuse_open
+from takeback.storage.adopting import (
+    ADOPTING,
+    keep_anchor,
+    next_of,
+    refuse_at_work,
+    refuse_open,
+    refuse_shutting,
+)
 from takeback.storage.anchor import Anchor
 from takeback.storage.postgres import outbox_rows, statements
 from takeback.storage.postgres.link import Address
@@ -57,8 +64,9 @@ class PostgresMoving:
     def _id(self) -> int:
         return self._session.id
 
-    def shut(self, notice: str) -> None:
-        def work(db: Db, _: Head) -> None:
+    def shut(self, notice: str, *, at: int | None = None) -> None:
+        def work(db: Db, head: Head) -> None:
+            refuse_shutting(at, head.count)
             if not self._notice(db):
                 row = db.execute(_CLAIMED, (self._id,)).fetchone()
                 refuse_at_work(row[0] if row else 0, self._leases(db))

@@ -1,0 +1,65 @@
+"""A repository on its way between machines, through a bucket in a folder; also in a process that is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from takeback.core.events import Mark
+from takeback.opening import open_workspace
+from takeback.ports import Swapped, silent
+from takeback.resources.git.resource import Git
+from takeback.storage.bucket import Bucket
+from takeback.storage.bucket.sealing import PLAIN
+from takeback.storage.bucket.shelf import BucketShelf
+from takeback.storage.packs import PackStore
+from takeback.storage.packs.files import StoredContents
+
+
+def shelf_at(bucket: Path) -> BucketShelf:
+    bucket.mkdir(exist_ok=True)
+    opened = Bucket(f"file://{bucket}", "shop", {})
+    return BucketShelf(lambda: opened, PLAIN)
+
+
+def repository(root: Path, state: Path, store: PackStore, bucket: Path) -> Git:
+    """The repository of a folder. What is no object is in the content store, which all machines read."""
+    return Git(
+        root,
+        state,
+        store,
+        StoredContents(store),
+        generation=lambda: 0,
+        keep_days=0,
+        progress=silent,
+        shelf=shelf_at(bucket),
+    )
+
+
+def sent(root: Path, home: Path, bucket: Path) -> Mark:
+    """Look at the repository here, so that everything of it is in the bucket."""
+    with open_workspace(root, home=home, watching=False) as tb:
+        found = repository(root, tb.state, tb.store, bucket).mark()
+        tb.store.sync()
+        return found
+
+
+def brought(mark: Mark, there: Path, packs: Path, bucket: Path) -> list[Swapped]:
+    """Another machine, that has only the content store and the bucket."""
+    state = there.with_name(f"{there.name}-state")
+    for folder in (there, state):
+        folder.mkdir(exist_ok=True)
+    store = PackStore(packs)
+    done = list(repository(there, state, store, bucket).bring(mark))
+    store.close()
+    return done
+
+
+# For a process that is killed: texts in, and nothing out.
+
+
+def send(root: str, home: str, bucket: str) -> None:
+    sent(Path(root), Path(home), Path(bucket))
+
+
+def bring(state: str, there: str, packs: str, bucket: str) -> None:
+    brought(Mark("git", state), Path(there), Path(packs), Path(bucket))
