@@ -7,7 +7,7 @@ from takeback.core.events import Outcome
 from takeback.core.seats import Place, Seat, WorkspaceSeated
 from tests.core.story import Story
 
-ONE, TWO = Place("1", "one", "/work"), Place("2", "two", "/home/work")
+ONE, TWO = Place("1", "one", "/work"), Place("2", "two", "/srv/other")
 FILES, GIT = e.Mark("files", "b3:00"), e.Mark("git", "b3:00")
 
 
@@ -54,9 +54,9 @@ def test_paths_are_meant_where_it_sits_now() -> None:
     moves = story.history.moves
     for seq in (1, 2):  # also what was begun before anybody sat down: it was there
         assert moves.at(seq) == ONE
-        assert moves.here("/work", seq) == "/home/work" and moves.here("/work/a/b", seq) == "/home/work/a/b"
+        assert moves.here("/work", seq) == "/srv/other" and moves.here("/work/a/b", seq) == "/srv/other/a/b"
         assert moves.here("/workshop", seq) == "/workshop" and moves.here("--fast", seq) == "--fast"
-    assert moves.at(4) == TWO and moves.here("/home/work/a", 4) == "/home/work/a"
+    assert moves.at(4) == TWO and moves.here("/srv/other/a", 4) == "/srv/other/a"
     assert (before, after) == ("r1", "r4")
 
 
