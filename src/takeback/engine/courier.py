@@ -153,7 +153,7 @@ class Courier:
 
     def _turn(self, *, once: bool, run: str) -> bool:
         """Claim, begin, record, and wait where there is nothing to do; False where that was all."""
-        if self._strayed and not self._held:
+        if self._strayed and not self._held and not self._unsaid:
             self._outbox.free(self._owner)
             self._strayed = False
         came = self._claim(run) if len(self._held) <= self._pace.limit and not self._strayed else 0
