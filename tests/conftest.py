@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from tests.resources.postgres.world import Server
 
 # A skip hides a promise that nobody checked. Only what the machine cannot do may be left out, and says so.
 ALLOWED_SKIP = "not on this platform:"
@@ -75,3 +78,16 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "Test")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "test@example.org")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One PostgreSQL server for all tests of a process, with a database in it for shared stores."""
+    from tests.resources.postgres.world import Server
+    from tests.storage.postgres.world import STORE
+
+    made = Server()
+    os.environ[STORE] = made.make(schema="")
+    yield made
+    del os.environ[STORE]
+    made.stop()

@@ -35,6 +35,8 @@ from takeback.workspace import Workspace
 
 TRIES_MAX = 20
 NAMES_MAX = 5
+PARTS = ("files", "sqlite", "git")
+"""What is brought: what lies outside the workspace, or in servers, is not its own."""
 ARRIVAL = "arrival"
 """What a rollback is called that is none: what is being brought."""
 
@@ -76,11 +78,12 @@ class Arrival(msgspec.Struct, frozen=True):
     """Whether it came just now: else it sat here already."""
     files: int = 0
     databases: int = 0
-    git: int = 0
     unlike: tuple[str, ...] = ()
     """What is here, but not down to its owner."""
     again: tuple[str, ...] = ()
     """Calls that were completed, and whose work on files was not recorded yet: they are made again."""
+    stays: tuple[str, ...] = ()
+    """What turned out not to come along, in words."""
 
 
 def look(
@@ -132,6 +135,11 @@ def arrive(outlook: Outlook, *, progress: Progress = silent) -> Arrival:
             f"{seat.ttl_us / 1e6:g} s ago; nothing was brought",
             hint=f"end what works there, and try again in {seat.left_us / 1e6:.0f} s",
             left_s=seat.left_us / 1e6,
+        )
+    if outlook.history.marks and not outlook.kept.blobs:
+        raise UsageError(
+            "it is not known from which bucket to bring the content; nothing was brought",
+            hint=f"--blobs s3://BUCKET/FOLDER, or blobs in [store] of a {config.FILE} here",
         )
     _prepare(outlook)
     for _ in range(TRIES_MAX):
@@ -205,7 +213,7 @@ def _bring(root: Path, state: Path, progress: Progress) -> Arrival | None:
     with _opened(root, state, progress) as workspace:
         wanted = dict(workspace.history.marks)
         with workspace.lock.held():
-            unlike, counts = _put(workspace, state, wanted, progress)
+            unlike, kept, counts = _put(workspace, state, wanted, progress)
     faults.reach(BROUGHT)
     # Opened anew: the settings that hold have come with the files.
     with _opened(root, state, progress) as workspace, workspace.lock.held():
@@ -213,16 +221,18 @@ def _bring(root: Path, state: Path, progress: Progress) -> Arrival | None:
         if any(mark != history.marks.get(name) for name, mark in wanted.items()):
             return None
         marks = workspace.tracker.marks()
-        _refuse_unlike(workspace, wanted, marks)
+        _refuse_unlike(workspace, wanted, marks, but="git" if kept else "")
         assert workspace.journal.seats
         lost = set(history.moves.lost)
         try:
-            seat = workspace.journal.seats.take(marks, after=history.seq, actor=config.actor())
+            # What the marks name has to be where others find it, as for every event.
+            fences = workspace.store.share()
+            seat = workspace.journal.seats.take(marks, after=history.seq, actor=config.actor(), fences=fences)
         except JournalMoved:
             return None
         faults.reach(SEATED)
         again = sorted(workspace.history.moves.lost - lost, key=ids.seq_of)
-        return Arrival(root, seat, True, *counts, unlike, tuple(again))
+        return Arrival(root, seat, True, *counts, unlike, tuple(again), (kept,) if kept else ())
 
 
 def _opened(root: Path, state: Path, progress: Progress) -> Workspace:
@@ -231,13 +241,14 @@ def _opened(root: Path, state: Path, progress: Progress) -> Workspace:
 
 def _put(
     workspace: Workspace, state: Path, wanted: dict[str, e.Mark], progress: Progress
-) -> tuple[tuple[str, ...], tuple[int, int, int]]:
+) -> tuple[tuple[str, ...], str, tuple[int, int]]:
     """Files, then the databases among them, then git."""
     unlike: list[str] = []
     counts = {"files": 0, "sqlite": 0}
     earlier = places.arriving(state) or places.Arriving()
     tree = [workspace.tracker.observed[name] for name in counts if name in wanted]
-    workspace.store.fetch({name for one in tree for name in one.blobs([wanted[one.name]])}, progress)
+    every = [*tree, workspace.git] if "git" in wanted else tree
+    workspace.store.fetch({name for one in every for name in one.blobs([wanted[one.name]])}, progress)
     faults.reach(FETCHED)
     if earlier.brought:
         _finish(workspace.files, earlier)
@@ -249,7 +260,19 @@ def _put(
         done = resource.swap(swaps, ARRIVAL, fresh=not earlier.brought)
         counts[resource.name] = sum(bool(swap.goal) for swap in swaps)
         unlike += _judged(done, swaps)
-    return tuple(unlike), (counts["files"], counts["sqlite"], 0)
+    kept = _bring_git(workspace, wanted["git"]) if "git" in wanted else ""
+    return tuple(unlike), kept, (counts["files"], counts["sqlite"])
+
+
+def _bring_git(workspace: Workspace, goal: e.Mark) -> str:
+    """The whole repository, where there was one; says why not, where it cannot come."""
+    ways = list(workspace.git.changes(workspace.git.mark(), goal))
+    if any(change.target.name == ".git" for change in ways):
+        return "the repository: its .git leads to another folder of the other machine"
+    if ways:
+        done = workspace.git.bring(goal)
+        _judged(done, [Swap(change.target, change.before, change.after) for change in ways])
+    return ""
 
 
 def _finish(files: Observed, earlier: places.Arriving) -> None:
@@ -305,11 +328,13 @@ def _judged(done: Sequence[Swapped], swaps: Sequence[Swap]) -> list[str]:
     return [one.target.said for one in done if not one.verified]
 
 
-def _refuse_unlike(workspace: Workspace, wanted: dict[str, e.Mark], marks: Sequence[e.Mark]) -> None:
+def _refuse_unlike(
+    workspace: Workspace, wanted: dict[str, e.Mark], marks: Sequence[e.Mark], *, but: str
+) -> None:
     """The proof: what is here now, read again, is what was recorded."""
     for mark in marks:
         resource = workspace.tracker.observed[mark.resource]
-        if mark.resource not in ("files", "sqlite") or mark.resource not in wanted:
+        if mark.resource not in PARTS or mark.resource not in wanted or mark.resource == but:
             continue
         differs = [c for c in resource.changes(wanted[mark.resource], mark) if c.before != c.after]
         if differs:

@@ -30,11 +30,14 @@ class Seats(Protocol):
     def refuse_moved(self) -> None:
         """Raise SeatLost if an append would be refused now."""
 
-    def take(self, marks: Collection[Mark], *, after: int, actor: str = "") -> Seat:
+    def take(
+        self, marks: Collection[Mark], *, after: int, actor: str = "", fences: Collection[int] = ()
+    ) -> Seat:
         """Move the workspace here, and record it with how things are here.
 
         Raises SeatHeld while another place shows signs of life, and JournalMoved if event `after` is not the last
-        any more; nothing has changed then. What this process appended before does not count: it sits anew.
+        any more; nothing has changed then. `fences` are as in `Journal.append`. Whatever this process had appended
+        before, it sits anew.
         """
 
     def renew(self, fences: Collection[int]) -> frozenset[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -24,13 +23,6 @@ with psycopg.connect(sys.argv[1]) as db:
     db.execute("UPDATE customers SET name = upper(name)")
     db.execute("INSERT INTO orders VALUES (7, 1), (8, 2)")
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import pytest
 
 import takeback
 from takeback import arriving
-from takeback.storage.registry import state_name
 from takeback.testing import crash
 from tests.machines import tools
 from tests.outbox.sink import Sink, requests
@@ -99,23 +97,21 @@ class Shop:
         with self.one.at_work(), tools.opened(str(self.one.folder())) as tb:
             tb.save("begin")
 
-    def carry_content(self, into: Path) -> None:
-        """What a bucket does: the other machine has the content."""
-        target = self.two.disk / "state" / "workspaces" / state_name(into)
-        (found,) = (self.one.disk / "state" / "workspaces").glob("*/packs")
-        if not target.exists():
-            shutil.copytree(found, target / "packs")
+    def where(self) -> list[str]:
+        """The options that name it."""
+        store, blobs = os.environ[tools.STORE], os.environ[tools.BLOBS]
+        return ["--store", store, "--workspace", self.name, "--blobs", blobs]
 
-    def carry(self, old: Path, new: Path) -> None:
-        """The same, between two folders of the second machine."""
-        folder = self.two.disk / "state" / "workspaces"
-        shutil.copytree(folder / state_name(old) / "packs", folder / state_name(new) / "packs")
+    def look(self, into: Path) -> arriving.Outlook:
+        return arriving.look(
+            into, store=os.environ[tools.STORE], workspace=self.name, blobs=os.environ[tools.BLOBS]
+        )
 
     def silent(self, into: Path) -> arriving.Outlook:
         """Wait until nobody shows signs of life any more."""
         with self.two.at_work():
             while True:
-                found = arriving.look(into, store=os.environ[tools.STORE], workspace=self.name)
+                found = self.look(into)
                 if not (found.seat and found.seat.is_live):
                     return found
                 time.sleep(0.05)
@@ -123,15 +119,13 @@ class Shop:
     def moved(self, into: Path) -> arriving.Arrival:
         """Bring it to the other machine."""
         outlook = self.silent(into)
-        self.carry_content(into)
         with self.two.at_work():
             return arriving.arrive(outlook)
 
     def moved_now(self, into: Path) -> arriving.Arrival:
         """Without waiting."""
         with self.two.at_work():
-            found = arriving.look(into, store=os.environ[tools.STORE], workspace=self.name)
-            return arriving.arrive(found)
+            return arriving.arrive(self.look(into))
 
     def works_on(self, machine: Machine, root: Path) -> None:
         """The program is started again, with the same key."""
@@ -185,10 +179,8 @@ def memory(machine: Machine, root: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def store() -> Iterator[str]:
-    server = Server()
-    yield server.make(schema="")
-    server.stop()
+def store(server: Server) -> str:
+    return server.make(schema="")
 
 
 @pytest.fixture
@@ -196,6 +188,8 @@ def shop(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     sink = Sink(tmp_path / "sink")
     monkeypatch.setenv(tools.STORE, store)
     monkeypatch.setenv(tools.NAME, str(tmp_path))
+    (tmp_path / "bucket").mkdir()
+    monkeypatch.setenv(tools.BLOBS, f"file://{tmp_path}/bucket")
     monkeypatch.setenv(tools.SINK, sink.url())
     monkeypatch.setenv(tools.FOLDER, str(sink.folder))
     monkeypatch.setenv("TAKEBACK_SEAT_S", SEAT_S)

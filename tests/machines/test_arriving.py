@@ -7,13 +7,13 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import takeback
 from takeback import arriving
 from takeback.errors import RefusedError, SeatHeld, SeatLost, UsageError
 from takeback.storage import places
-from takeback.storage.registry import state_name
 from takeback.testing import crash
 from tests.machines import tools
 from tests.machines.conftest import DONE, FILES, MEMORY, Shop, memory, tree
@@ -34,11 +34,25 @@ POINTS = {
     "seat-taken": 1,
     "arrival-seated": 1,
 }
-SAMPLE = ["restore-swapped", "arrival-brought", "seat-taken"]
+HALF = [
+    point for point in POINTS if point.startswith(("arrival-be", "arrival-f", "arrival-br", "rest", "sq"))
+]
+SAMPLE = ["restore-swapped", "seat-taken"]
 
 
 def words(shop: Shop, new: Path, *more: str) -> list[str]:
-    return ["resume", *more, "--into", str(new), "--store", os.environ[tools.STORE], "--workspace", shop.name]
+    return [
+        "resume",
+        *more,
+        "--into",
+        str(new),
+        "--store",
+        os.environ[tools.STORE],
+        "--workspace",
+        shop.name,
+        "--blobs",
+        os.environ[tools.BLOBS],
+    ]
 
 
 def died(shop: Shop) -> None:
@@ -51,18 +65,11 @@ def cut_short(point: str, shop: Shop) -> None:
     died(shop)
     new = shop.two.folder("new")
     shop.silent(new)
-    shop.carry_content(new)
     shop.two.killed(point, POINTS[point], "takeback", *words(shop, new))
-    is_over = point in ("journal-committed", "journal-anchored", "seat-taken", "arrival-seated")
-    if (new / "takeback.toml").exists() or places.arriving(
-        shop.two.disk / "state" / "workspaces" / state_name(new)
-    ):
-        with shop.two.at_work():
-            state = shop.two.disk / "state" / "workspaces" / state_name(new)
-            if (state / "workspace.json").exists() and not is_over:
-                # What is half here records nothing: it would be taken for what somebody deleted.
-                with takeback.open(new) as tb, pytest.raises(SeatLost):
-                    tb.save()
+    if point in HALF:
+        # What is half here records nothing: it would be taken for what somebody deleted.
+        with shop.two.at_work(), takeback.open(new) as tb, pytest.raises(SeatLost):
+            tb.save()
     shop.silent(new)
     shop.two.takeback(*words(shop, new))
     shop.works_on(shop.two, new)
@@ -89,7 +96,6 @@ def test_the_places_are_all_there_are(shop: Shop) -> None:
     died(shop)
     new = shop.two.folder("new")
     outlook = shop.silent(new)
-    shop.carry_content(new)
     with crash.at("", lambda: None) as passes, shop.two.at_work():
         arrived = arriving.arrive(outlook)
     mine = {name for name in passes if name.startswith(("arrival-", "seat-", "restore-", "sqlite-sw"))}
@@ -102,7 +108,6 @@ def test_the_command_says_what_it_does(shop: Shop) -> None:
     died(shop)
     new = shop.two.folder("new")
     shop.silent(new)
-    shop.carry_content(new)
     with shop.one.at_work(), takeback.open(shop.one.folder()) as tb:
         (run,) = tb.history.runs
     seen = shop.two.takeback(*words(shop, new, run, "--preview"))
@@ -139,7 +144,6 @@ def test_a_plan_goes_on_by_itself(shop: Shop) -> None:
         done = crash.run("call-ended", 2, ["takeback", "plan", "run", str(root / "plan.json")])
     assert done.returncode == crash.KILLED, done.stderr
     shop.silent(new)
-    shop.carry_content(new)
     said = shop.two.takeback(*words(shop, new))
     assert "done earlier  first" in said and "done          second" in said and "is done." in said
     assert (new / "first.txt").read_text() == "1" and (new / "second.txt").read_text() == "2"
@@ -155,6 +159,11 @@ def test_what_cannot_be_brought_is_refused(shop: Shop) -> None:
             arriving.look(new, store=os.environ[tools.STORE], workspace="nowhere")
         with pytest.raises(UsageError, match="from which workspace"):
             arriving.look(new, store=os.environ[tools.STORE])
+        blind = arriving.look(new, store=os.environ[tools.STORE], workspace=shop.name)
+        assert shop.silent(new).history.marks
+        with pytest.raises(UsageError, match="from which bucket"):
+            arriving.arrive(msgspec.structs.replace(blind, seat=None))
+        assert not new.exists()
         own = shop.two.folder("own")
         own.mkdir()
         takeback.open(own).close()
@@ -173,7 +182,6 @@ def test_a_file_that_somebody_put_there_meanwhile(shop: Shop) -> None:
     died(shop)
     new = shop.two.folder("new")
     shop.silent(new)
-    shop.carry_content(new)
     shop.two.killed("arrival-brought", 1, "takeback", *words(shop, new))
     (new / "first.txt").write_text("mine")
     (new / "mine.txt").write_text("mine")
@@ -186,17 +194,15 @@ def test_a_file_that_somebody_put_there_meanwhile(shop: Shop) -> None:
     assert (new / "first.txt").read_text() == "room one"
 
 
-def test_two_who_want_it(shop: Shop) -> None:
+def test_two_who_want_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both bring it; one of them has it."""
     died(shop)
+    monkeypatch.setenv("TAKEBACK_SEAT_S", "60")
     first, second = shop.two.folder("first"), shop.two.folder("second")
     for new in (first, second):
         shop.silent(new)
-        shop.carry_content(new)
     with shop.two.at_work():
-        seen = [
-            arriving.look(new, store=os.environ[tools.STORE], workspace=shop.name) for new in (first, second)
-        ]
+        seen = [shop.look(new) for new in (first, second)]
         arriving.arrive(seen[0])
         with pytest.raises(SeatHeld, match=f"sits in .*:{first}"):
             arriving.arrive(seen[1])

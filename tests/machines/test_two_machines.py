@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,52 +12,36 @@ import pytest
 import takeback
 from takeback.core.lifecycle import Life
 from takeback.core.seats import WorkspaceSeated
-from takeback.errors import SeatHeld, SeatLost
+from takeback.errors import RollbackIncomplete, SeatHeld, SeatLost
 from takeback.testing import crash
 from tests.machines import tools
 from tests.machines.conftest import DONE, FILES, MEMORY, Shop, memory, tree
 
-# Places that a run passes, with how often: `test_nobody_disturbs_it` holds that these are all there are.
+# Places that a run passes, with about how often: `test_nobody_disturbs_it` holds that these are all there are.
 PASSES = {
-    "journal-before-begin": 36,
-    "journal-inside": 36,
-    "journal-committed": 36,
-    "journal-anchored": 36,
+    **dict.fromkeys(["journal-before-begin", "journal-inside", "journal-committed", "journal-anchored"], 35),
+    **dict.fromkeys(["files-marked", "git-marked", "sqlite-marked"], 11),
+    **dict.fromkeys(["call-before-record", "call-recorded", "call-made", "call-ended"], 6),
+    **dict.fromkeys(["action-began", "action-ending", "action-ended"], 6),
+    **dict.fromkeys(["pack-written", "pack-synced", "share-sent", "share-noted", "share-done"], 5),
+    **dict.fromkeys(["lease-acquired", "share-ticket-taken", "share-listed"], 1),
+    **dict.fromkeys(["sqlite-committing", "sqlite-committed", "sqlite-copying", "sqlite-copied"], 1),
+    **dict.fromkeys(["database-committed", "database-recorded", "outbox-deferring", "outbox-deferred"], 1),
+    "bucket-asked": 6,
     "disk-write": 40,
-    "disk-sync": 10,
-    "pack-written": 6,
-    "pack-synced": 6,
-    "files-marked": 11,
-    "git-marked": 11,
-    "sqlite-marked": 11,
-    "action-began": 13,
-    "call-before-record": 6,
-    "call-recorded": 6,
-    "call-made": 6,
-    "call-ended": 6,
-    "action-ending": 7,
-    "action-ended": 6,
-    "sqlite-committing": 1,
-    "sqlite-committed": 1,
-    "database-committed": 1,
-    "sqlite-copying": 2,
-    "sqlite-copied": 2,
-    "database-recorded": 1,
-    "outbox-deferring": 1,
-    "outbox-deferred": 1,
+    "disk-sync": 8,
 }
-SAMPLE = [("call-made", 3), ("call-ended", 4), ("database-committed", 1)]
-EVERY = [
-    (point, nth) for point, most in PASSES.items() for nth in sorted({1, (most + 1) // 2, most - 1 or 1})
-]
+SAMPLE = [("call-made", 3), ("database-committed", 1)]
+EVERY = [(point, nth) for point, most in PASSES.items() for nth in sorted({1, (most + 1) // 2, most})]
 
 
 def test_nobody_disturbs_it(shop: Shop) -> None:
     with crash.at("", lambda: None) as passes, shop.one.at_work():
         tools.work(str(shop.one.folder()))
     assert set(passes) - {"journal-migrating"} == set(PASSES)
-    with shop.one.at_work():
-        tools.deliver(str(shop.one.folder()))
+    with shop.two.at_work():  # a worker may be anywhere
+        shop.two.folder("worker").mkdir()
+        tools.deliver(str(shop.two.folder("worker")))
     assert tree(shop.one.folder()) == FILES and shop.booked() == DONE
     assert memory(shop.one, shop.one.folder()) == MEMORY
 
@@ -98,7 +83,10 @@ def dies_and_goes_on(point: str, nth: int, shop: Shop) -> None:
     assert tree(shop.one.folder()) == before and shop.booked() == DONE
 
 
-@pytest.mark.parametrize("point, nth, more", [("call-ended", 3, 0), ("call-recorded", 5, 1)])
+ASLEEP = [("call-ended", 3, 0), pytest.param("call-recorded", 5, 1, marks=pytest.mark.sweep)]
+
+
+@pytest.mark.parametrize("point, nth, more", ASLEEP)
 def test_one_that_was_only_asleep_is_refused(point: str, nth: int, more: int, shop: Shop) -> None:
     """Its fence is old. A call that was about to be made is made, with the key that the other one used."""
     shop.begin()
@@ -135,9 +123,18 @@ def test_a_machine_that_lives_keeps_its_workspace(shop: Shop) -> None:
     )
     assert sleeper.stdout and sleeper.stdout.readline() == "at work\n"
     new = shop.two.folder("new")
-    words = ["resume", "--into", str(new), "--store", os.environ[tools.STORE], "--workspace", shop.name]
-    clocks: list[list[str]] = [[], ["faketime", "-f", "+1h"], ["faketime", "-f", "-1h"]]
-    for clock in clocks:
+    words = [
+        "resume",
+        "--into",
+        str(new),
+        "--store",
+        os.environ[tools.STORE],
+        "--workspace",
+        shop.name,
+        "--blobs",
+        os.environ[tools.BLOBS],
+    ]
+    for clock in ([], ["faketime", "-f", "+1h"]):
         said = shop.two.takeback(*words, code=3, before=clock)
         assert "which showed a sign of life" in said and "nothing was brought" in said
     assert not new.exists()
@@ -150,7 +147,17 @@ def test_what_is_in_the_folder_stays(shop: Shop) -> None:
     new = shop.two.folder("new")
     new.mkdir()
     (new / "mine.txt").write_text("mine")
-    words = ["resume", "--into", str(new), "--store", os.environ[tools.STORE], "--workspace", shop.name]
+    words = [
+        "resume",
+        "--into",
+        str(new),
+        "--store",
+        os.environ[tools.STORE],
+        "--workspace",
+        shop.name,
+        "--blobs",
+        os.environ[tools.BLOBS],
+    ]
     said = shop.two.takeback(*words, code=3)
     assert "is not empty: it holds mine.txt. Nothing was changed" in said
     assert [path.name for path in new.iterdir()] == ["mine.txt"]
@@ -176,7 +183,7 @@ def test_somebody_edits_what_was_brought(shop: Shop) -> None:
     }
 
 
-def test_a_workspace_that_moves_twice(shop: Shop) -> None:
+def test_a_workspace_that_moves_again_and_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.begin()
     with shop.one.at_work():
         tools.work(str(shop.one.folder()))
@@ -185,7 +192,6 @@ def test_a_workspace_that_moves_twice(shop: Shop) -> None:
     (first / "more.txt").write_text("x")
     with shop.two.at_work(), takeback.open(first) as tb:
         tb.save("with more")
-    shop.carry(first, second)
     shop.moved(second)
     assert tree(second) == FILES | {"more.txt": ("0o100644", "x")}
     with shop.two.at_work():
@@ -196,5 +202,56 @@ def test_a_workspace_that_moves_twice(shop: Shop) -> None:
             seats = [r.event for r in tb.journal.read() if isinstance(r.event, WorkspaceSeated)]
     assert [Path(seat.place.root).name for seat in seats] == ["work", "first", "second"]
     assert [seat.is_move for seat in seats] == [False, True, True]
+    # It sits there for a minute now.
+    monkeypatch.setenv("TAKEBACK_SEAT_S", "60")
+    shop.moved(shop.two.folder("third"))
     with pytest.raises(SeatHeld):
-        shop.moved_now(shop.two.folder("third"))
+        shop.moved_now(shop.two.folder("fourth"))
+
+
+def test_the_repository_comes_along(shop: Shop) -> None:
+    root, new = shop.one.folder(), shop.two.folder("new")
+
+    def git(folder: Path, *words: str) -> str:
+        done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    git(root, "init", "-q", "-b", "main")
+    (root / "code.py").write_text("1")
+    git(root, "add", "code.py")
+    git(root, "commit", "-qm", "first")
+    git(root, "branch", "other")
+    (root / "code.py").write_text("2")
+    git(root, "add", "code.py")
+    shop.begin()
+    shown = [("log", "--oneline", "--all"), ("status", "--porcelain"), ("diff", "--cached"), ("branch",)]
+    before = [git(root, *words) for words in shown]
+    shop.moved(new)
+    assert [git(new, *words) for words in shown] == before
+    git(new, "fsck", "--strict")
+    with shop.two.at_work(), takeback.open(new) as tb:
+        tb.save("here")
+        made = [change for action in tb.history.actions.values() for change in action.changes]
+        assert [change for change in made if change.before != change.after] == []  # but git's own stamps
+        with tb.recording("agent"):
+            git(new, "commit", "-qm", "second")
+        assert tb.undo().verdict == "clean"
+    assert [git(new, *words) for words in shown] == before
+
+
+def test_what_lies_outside_is_of_the_other_machine(shop: Shop, tmp_path: Path) -> None:
+    """The same path here is another file: it is left alone, and the undo says so."""
+    away = tmp_path / "away.txt"
+    away.write_text("before")
+    shop.begin()
+    shop.one.takeback("run", "--", "sh", "-c", f"echo changed > {away}; echo x > made", cwd=shop.one.folder())
+    new = shop.two.folder("new")
+    shop.moved(new)
+    with shop.two.at_work(), takeback.open(new) as tb:
+        (run,) = tb.history.runs
+        assert str(away) in {target.name for target in tb.history.targets()}
+        with pytest.raises(RollbackIncomplete) as left:
+            tb.undo(run)
+        said = {item.target.name: item.why for item in left.value.report.items}
+        assert f"outside the workspace, on the machine of {os.uname().nodename}" in said[str(away)]
+    assert away.read_text() == "changed\n" and not (new / "made").exists()

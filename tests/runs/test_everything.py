@@ -88,12 +88,10 @@ class Everything:
         return [self.files, self.branches, self.sqlite, self.postgres, self.memory, self.call]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    made = Server()
+@pytest.fixture(scope="module", autouse=True)
+def services() -> Iterator[None]:
     with service.running():
-        yield made
-    made.stop()
+        yield
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def arrival_data(arrival: Arrival, outlook: Outlook) -> dict[str, Any]:
         "databases": arrival.databases,
         "unlike": list(arrival.unlike),
         "again": list(arrival.again),
-        "stays": outlook.stays,
+        "stays": [*arrival.stays, *outlook.stays],
     }
 
 
@@ -92,7 +92,7 @@ def arrival_lines(arrival: Arrival, outlook: Outlook) -> list[str]:
     if arrival.again:
         count = plural(len(arrival.again), "call")
         lines.append(f"  {count} made after that record will be made again: {', '.join(arrival.again[:5])}")
-    return [*lines, *(f"  not brought: {what}" for what in outlook.stays)]
+    return [*lines, *(f"  not brought: {what}" for what in (*arrival.stays, *outlook.stays))]
 
 
 def _when(history: History) -> str:

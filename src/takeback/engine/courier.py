@@ -201,7 +201,7 @@ class Courier:
         return self._start(found, begun=False)
 
     def _start(self, every: list[Queued], *, begun: bool) -> list[Queued]:
-        """Say that these attempts begin, or have not begun; gives those that are still ours. The rest is let go of."""
+        """Say that these attempts begin, or have not begun; gives those that are still ours. The rest is let go."""
         mine: frozenset[str] = frozenset()
         try:
             mine = self._outbox.start(every, begun=begun) if every else mine

@@ -1,4 +1,4 @@
-"""One server for all tests of a process, and a shop in it for each test."""
+"""A shop for each test, in one server."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.resources.postgres.world import Server, Shop
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

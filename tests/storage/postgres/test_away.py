@@ -130,6 +130,22 @@ def test_it_goes_on_when_the_server_is_back(
     assert journal.outbox.owners() == [] and list(journal.check()) == []
 
 
+def test_what_was_sent_meanwhile_is_recorded_and_not_sent_again(
+    journal: PostgresJournal, proxy: Proxy
+) -> None:
+    (id,) = released(journal, 1)
+    go_away_at(proxy, "outbox-sent", 1)
+    worker = Working(journal)
+    assert worker.away.wait(60)
+    proxy.refuse = False
+    while journal.outbox.counts() != {State.DELIVERED: 1}:
+        time.sleep(0.02)
+    worker.end()
+    assert worker.error is None and worker.courier.tally.lost == 0
+    assert worker.delivery.sent == worker.told == [id]
+    assert journal.outbox.attempts(id) == []
+
+
 def test_it_ends_when_it_is_told_to_though_the_server_is_away(journal: PostgresJournal, proxy: Proxy) -> None:
     released(journal, INTENTS)
     go_away_at(proxy, "outbox-sent", 3)

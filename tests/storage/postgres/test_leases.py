@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from takeback.core import ids
 from takeback.core.events import CheckpointTaken
 from takeback.core.leases import Blocked, Holder, Lease
 from takeback.errors import LeaseLost
-from tests.leases import test_processes
+from tests.leases import test_clock, test_processes
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.world import STORE, opened
@@ -73,3 +74,12 @@ def test_a_holder_that_is_killed_frees_it_at_once(server: Server, tmp_path: Path
 @pytest.mark.parametrize("point", test_processes.POINTS)
 def test_killed_at_every_place(server: Server, tmp_path: Path, point: str) -> None:
     test_processes.kill_at(point, test_processes.prepared(tmp_path, SETTINGS))
+
+
+@pytest.mark.parametrize("how", [test_clock.jump, test_clock.jump_while_it_is_held])
+def test_a_clock_that_jumps_frees_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Callable[..., None]
+) -> None:
+    if not test_clock.FAKETIME:
+        pytest.skip("not on this platform: there is no faketime")
+    how(test_processes.prepared(tmp_path, SETTINGS), monkeypatch)

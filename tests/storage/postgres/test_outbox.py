@@ -43,6 +43,7 @@ def place(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         made.sound()
 
 
+@pytest.mark.timeout(3600)
 def test_a_rollback_races_with_the_delivery(place: Place) -> None:
     test_race.test_never_both_and_never_neither(place)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.storage.postgres.conftest import server as server
 from tests.storage.s3.server import S3Server
 from tests.storage.s3.world import BUCKET
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -102,7 +103,7 @@ def at_once(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """The results in order, some of them worked on at once; never many more than are asked for."""
     waiting = iter(items)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        running = [pool.submit(work, item) for item, _ in zip(waiting, range(AT_ONCE), strict=False)]
+        running = [pool.submit(work, item) for item in islice(waiting, AT_ONCE)]
         while running:
             yield running.pop(0).result()
-            running += [pool.submit(work, item) for item, _ in zip(waiting, range(1), strict=False)]
+            running += [pool.submit(work, item) for item in islice(waiting, 1)]

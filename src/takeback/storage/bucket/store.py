@@ -105,7 +105,7 @@ class SharedStore(PackStore):
 
     def share(self, progress: Progress = silent) -> Collection[int]:
         with self._sharing:
-            ticket = self.known.ticket() or self.look_anew()[0]
+            ticket = self.known.ticket() or self._renewed()
             if unsent := self._unsent():
                 self._send(unsent, ticket, progress if progress is not silent else self._told)
                 faults.reach(SHARED)
@@ -113,7 +113,12 @@ class SharedStore(PackStore):
             return (ticket.fence,)
 
     def renew(self) -> None:
-        self.look_anew()
+        self._renewed()
+
+    def _renewed(self) -> Ticket:
+        ticket, _ = self.look_anew()
+        self._refuse_gone()
+        return ticket
 
     def look_anew(self) -> tuple[Ticket, Listing]:
         """Take another ticket, and look at all that is in the bucket."""
@@ -131,7 +136,6 @@ class SharedStore(PackStore):
             found = listing.look(bucket)
             self._take_in(found, ticket)
             faults.reach(LISTED)
-            self._refuse_gone()
             return ticket, found
 
     def _unsent(self) -> list[tuple[Pack, int]]:
@@ -265,6 +269,9 @@ class SharedStore(PackStore):
         self._relied[1].difference_update(found)
         self._relied[1].update(wanted - found)
         return found
+
+    def shared_bytes(self) -> int:
+        return sum(self.known.objects().values())
 
     def unshared(self, digests: Iterable[bytes]) -> set[bytes]:
         self._look_again()

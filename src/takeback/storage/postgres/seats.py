@@ -20,9 +20,10 @@ from takeback.core.seats import Place, Seat, WorkspaceSeated
 from takeback.errors import JournalMoved, SeatHeld, SeatLost
 from takeback.storage.group import Waiting
 from takeback.storage.postgres import statements
+from takeback.storage.postgres.leases import held
 from takeback.storage.postgres.outbox import Decide
 from takeback.storage.postgres.session import Session
-from takeback.storage.rows import Batch
+from takeback.storage.rows import Batch, refuse_lost
 
 if TYPE_CHECKING:
     import psycopg
@@ -125,11 +126,14 @@ class PostgresSeats:
         is_mine = seat.place.id == self.place.id and self.fence in (0, seat.fence)
         return None if is_mine else self._lost(db, seat)
 
-    def take(self, marks: Collection[Mark], *, after: int, actor: str = "") -> Seat:
+    def take(
+        self, marks: Collection[Mark], *, after: int, actor: str = "", fences: Collection[int] = ()
+    ) -> Seat:
         earlier = self.fence
 
         def move(db: Db) -> list[Event]:
             self._refuse_live(self._now(db))
+            refuse_lost(fences, held(db, self._id, fences))
             if (last := statements.head(db, self._id).count) != after:
                 raise JournalMoved(
                     f"the journal has {last} events where {after} were expected; nothing was moved",
