@@ -1,31 +1,34 @@
-"""What a durable action record costs in each store, against the bare store and its peers, in the same run.
+"""What durable records and the queue cost in each store, against the bare store and its peers, in the same run.
 
-    python benchmarks/durable.py [--quick]
+    ./dev bench durable [--quick] [--peers]
 
 Only ratios carry over to another machine. A record is one append of about 440 bytes, durable when it returns: by one
-run, and by 64 runs in as many threads. The bare store is a commit of the same bytes with the driver alone. Peers are
-measured where they are installed: DBOS with a step of a workflow, LangGraph's savers with the put of a checkpoint.
-The server belongs to the benchmark, and syncs as it would anywhere.
+run, and by 64 runs in as many threads. The bare store is a commit of the same bytes with the driver alone. A queue is
+drained by one worker, whose handler does nothing. `--peers` measures others too, in an environment of their own:
+DBOS with a step of a workflow, LangGraph's savers with the put of a checkpoint, Procrastinate and pgqueuer with a job
+that does nothing. All are measured by turns, and none leaves out a sync. Memory is that of a fresh process.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import os
+import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import apsw
 import psycopg
 
+from benchmarks import _durable_queue as queue
 from benchmarks.journal import bare_database, event
 from takeback.core import events as e
 from takeback.core.record import seal
@@ -36,31 +39,47 @@ from tests.resources.postgres.world import Server
 
 RUNS = 64
 ROUNDS = 5
+STORES = ("SQLite", "PostgreSQL")
+STORE_OF = {
+    "DBOS, SQLite": "SQLite",
+    "LangGraph SqliteSaver": "SQLite",
+    "DBOS, PostgreSQL": "PostgreSQL",
+    "LangGraph PostgresSaver": "PostgreSQL",
+}
+QUEUES = ("Procrastinate", "pgqueuer", "pgqueuer, 50 at a time")
 
-ONE_RUN_MAX = 2.0
+ONE_RUN_MIN = 0.5
 MANY_RUNS_MIN = 3.0
 DBOS_MIN = 10.0
+QUEUE_MIN = 10.0
+GROWTH_MAX = 10.0
+"""Megabytes, for ten times as many intents."""
 
-Work = Callable[[int], object]
-"""Make this many durable records."""
-
-
-def rate(work: Work, count: int) -> float:
-    start = time.perf_counter()
-    work(count)
-    return count / (time.perf_counter() - start)
+Work = Callable[[int], float]
+"""Do so much; gives the seconds."""
 
 
-def by_turns(works: dict[str, Work], count: int) -> dict[str, float]:
+def timed(work: Callable[[int], object]) -> Work:
+    def run(count: int) -> float:
+        start = time.perf_counter()
+        work(count)
+        return time.perf_counter() - start
+
+    return run
+
+
+def by_turns(works: dict[str, tuple[Work, int]], rounds: int) -> dict[str, float]:
     """The median rate of each, measured by turns, since a machine is not always equally quick."""
     found: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(ROUNDS):
-        for name, work in works.items():
-            found[name].append(rate(work, count))
+    turns = list(works.items())
+    for _ in range(rounds):
+        random.shuffle(turns)
+        for name, (work, count) in turns:
+            found[name].append(count / work(count))
     return {name: statistics.median(rates) for name, rates in found.items()}
 
 
-# Ours
+# Records
 
 
 def one_run(journal: Journal) -> Work:
@@ -71,7 +90,7 @@ def one_run(journal: Journal) -> Work:
         for _ in range(count):
             journal.append([action], stream=stream)
 
-    return work
+    return timed(work)
 
 
 def many_runs(journal: Journal) -> Work:
@@ -84,10 +103,7 @@ def many_runs(journal: Journal) -> Work:
         for thread in threads:
             thread.join()
 
-    return work
-
-
-# Bare
+    return timed(work)
 
 
 def bare_sqlite(db: apsw.Connection, body: bytes) -> Work:
@@ -95,7 +111,7 @@ def bare_sqlite(db: apsw.Connection, body: bytes) -> Work:
         for _ in range(count):
             db.execute("INSERT INTO bare (body) VALUES (?)", (body,))
 
-    return work
+    return timed(work)
 
 
 def bare_postgres(dsn: str, body: bytes) -> Work:
@@ -106,121 +122,138 @@ def bare_postgres(dsn: str, body: bytes) -> Work:
         for _ in range(count):
             db.execute("INSERT INTO bare (body) VALUES (%s)", (body,), prepare=True)
 
-    return work
+    return timed(work)
 
 
 # Peers
 
 
-def peers(folder: Path, dsn: str, body: bytes) -> dict[str, Work]:
-    """Those that are installed."""
-    found: dict[str, Work] = {}
-    if importlib.util.find_spec("dbos"):
-        found["DBOS, SQLite"] = dbos(f"sqlite:///{folder / 'dbos.db'}", body)
-    if importlib.util.find_spec("langgraph"):
-        if importlib.util.find_spec("langgraph.checkpoint.sqlite"):
-            found["LangGraph SqliteSaver"] = langgraph_sqlite(folder / "langgraph.db", body)
-        if importlib.util.find_spec("langgraph.checkpoint.postgres"):
-            found["LangGraph PostgresSaver"] = langgraph_postgres(dsn, body)
+class Peer:
+    """A peer in a process of its own: see `_durable_peer`."""
+
+    def __init__(self, python: str, name: str, address: str) -> None:
+        script = str(Path(__file__).with_name("_durable_peer.py"))
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            [python, script, name, address], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+        )
+        self.version = self._answer()
+
+    def __call__(self, count: int) -> float:
+        assert self._process.stdin
+        self._process.stdin.write(f"{count}\n")
+        self._process.stdin.flush()
+        return float(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout
+        if not (line := self._process.stdout.readline().strip()):
+            raise SystemExit(f"{self._process.args!r} ended without an answer")
+        return line
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def peers(folder: Path, server: Server, names: tuple[str, ...]) -> dict[str, Peer]:
+    """Those that are wanted: `./dev bench durable --peers` says where they are installed."""
+    python = os.environ.get("TAKEBACK_PEERS", "")
+    found = {}
+    for name in names if python else ():
+        path = folder / f"{name}.db"
+        embedded = f"sqlite:///{path}" if name.startswith("DBOS") else str(path)
+        address = embedded if STORE_OF.get(name) == "SQLite" else server.make(schema="")
+        found[name] = Peer(python, name, address)
+    if found:
+        print(", ".join(f"{name} {peer.version}" for name, peer in found.items()))
     return found
 
 
-def dbos(address: str, body: bytes) -> Work:
-    library: Any = importlib.import_module("dbos")
-    library.DBOS(config={"name": "bench", "system_database_url": address, "log_level": "ERROR"})
-
-    @library.DBOS.step()  # type: ignore[untyped-decorator]
-    def step(text: str) -> str:
-        return text
-
-    @library.DBOS.workflow()  # type: ignore[untyped-decorator]
-    def workflow(count: int, text: str) -> None:
-        for _ in range(count):
-            step(text)
-
-    library.DBOS.launch()
-    text = body.decode()
-    return lambda count: workflow(count, text)
+# The tables
 
 
-def langgraph_sqlite(path: Path, body: bytes) -> Work:
-    saver: Any = importlib.import_module("langgraph.checkpoint.sqlite").SqliteSaver
-    import sqlite3
-
-    return puts(saver(sqlite3.connect(path, check_same_thread=False)), body)
-
-
-def langgraph_postgres(dsn: str, body: bytes) -> Work:
-    saver: Any = importlib.import_module("langgraph.checkpoint.postgres").PostgresSaver
-    rows = importlib.import_module("psycopg.rows").dict_row
-    return puts(saver(psycopg.connect(dsn, autocommit=True, row_factory=rows)), body)
-
-
-def puts(saver: Any, body: bytes) -> Work:
-    base: Any = importlib.import_module("langgraph.checkpoint.base")
-    saver.setup()
-
-    def work(count: int) -> None:
-        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        for n in range(count):
-            checkpoint = base.empty_checkpoint() | {"channel_values": {"body": body.decode()}}
-            config = saver.put(config, checkpoint, {"step": n}, {})
-
-    return work
-
-
-# The table
-
-
-def line(what: str, ours: float, against: str, theirs: float, goal: str, *, met: bool) -> None:
+def line(what: str, ours: float, against: str, theirs: float, goal: float) -> None:
     figures = f"{ours:,.0f}/s against {theirs:,.0f}/s = {ours / theirs:.2f}"
-    print(f"{what:<30} {against:<26} {figures:<42} {goal:<10} {'met' if met else 'MISSED'}")
+    verdict = "met" if ours >= goal * theirs else "MISSED"
+    print(f"{what:<24} {against:<26} {figures:<42} ≥ {goal:<6g} {verdict}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="measure durable records in each store")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work")
-    count = 128 if parser.parse_args().quick else 1280
-    server = Server(durable=True)
-    try:
-        with tempfile.TemporaryDirectory(prefix="takeback-bench-") as name:
-            measure(Path(name), server.make(schema=""), count)
-    finally:
-        server.stop()
-
-
-def measure(folder: Path, dsn: str, count: int) -> None:
+def records(folder: Path, server: Server, count: int) -> None:
+    dsn = server.make(schema="")
     shared = PostgresJournal(dsn, "bench", folder / "shared.anchor")
     embedded = SqliteJournal(folder / "journal.db")
     record = embedded.append([event()], stream="bench")[0]
     body, _ = seal(record.envelope)
-    works: dict[str, Work] = {
-        "bare SQLite": bare_sqlite(bare_database(folder / "bare.db"), body),
-        "SQLite, 1 run": one_run(embedded),
-        f"SQLite, {RUNS} runs": many_runs(embedded),
-        "bare PostgreSQL": bare_postgres(dsn, body),
-        "PostgreSQL, 1 run": one_run(shared),
-        f"PostgreSQL, {RUNS} runs": many_runs(shared),
-        **peers(folder, dsn, body),
-    }
-    found = by_turns(works, count)
-    for store in ("SQLite", "PostgreSQL"):
+    others = peers(folder, server, tuple(STORE_OF))
+    found = by_turns(
+        {
+            "bare SQLite": (bare_sqlite(bare_database(folder / "bare.db"), body), count),
+            "SQLite, 1 run": (one_run(embedded), count),
+            f"SQLite, {RUNS} runs": (many_runs(embedded), 5 * count),
+            "bare PostgreSQL": (bare_postgres(dsn, body), count),
+            "PostgreSQL, 1 run": (one_run(shared), count),
+            f"PostgreSQL, {RUNS} runs": (many_runs(shared), 5 * count),
+            **{name: (peer, count // 4) for name, peer in others.items()},
+        },
+        ROUNDS,
+    )
+    for store in STORES:
         one, many, bare = found[f"{store}, 1 run"], found[f"{store}, {RUNS} runs"], found[f"bare {store}"]
-        line(
-            f"{store}, 1 run",
-            one,
-            f"bare {store}",
-            bare,
-            f"≥ 1/{ONE_RUN_MAX:g}",
-            met=one * ONE_RUN_MAX >= bare,
-        )
-        goal = MANY_RUNS_MIN if store == "PostgreSQL" else 1.0
-        line(f"{store}, {RUNS} runs", many, f"bare {store}", bare, f"≥ {goal:g}", met=many >= goal * bare)
-        for peer in [name for name in found if name.startswith(("DBOS", "LangGraph"))]:
-            least = DBOS_MIN if peer.startswith("DBOS") else 1.0
-            line(f"{store}, 1 run", one, peer, found[peer], f"≥ {least:g}", met=one >= least * found[peer])
+        line(f"{store}, 1 run", one, f"bare {store}", bare, ONE_RUN_MIN)
+        line(f"{store}, {RUNS} runs", many, f"bare {store}", bare, MANY_RUNS_MIN)
+        for peer in [name for name in others if STORE_OF[name] == store]:
+            line(f"{store}, 1 run", one, peer, found[peer], DBOS_MIN if peer.startswith("DBOS") else 1.0)
+    for other in others.values():
+        other.close()
     shared.close()
     embedded.close()
+
+
+def queues(folder: Path, server: Server, count: int) -> None:
+    shared = PostgresJournal(server.make(schema=""), "queue", folder / "queue-shared.anchor")
+    embedded = SqliteJournal(folder / "queue.db")
+    others = peers(folder, server, QUEUES)
+    works: dict[str, tuple[Work, int]] = {
+        "SQLite": (lambda count: queue.drained(embedded, count), count),
+        "PostgreSQL": (lambda count: queue.drained(shared, count), count),
+        **{name: (peer, count) for name, peer in others.items()},
+    }
+    found = by_turns(works, 3)
+    for store in STORES:
+        if not others:
+            print(f"{store + ' queue, 1 worker':<51} {found[store]:,.0f}/s")
+        for peer in others:
+            line(f"{store} queue, 1 worker", found[store], peer, found[peer], QUEUE_MIN)
+    for other in others.values():
+        other.close()
+    shared.close()
+    embedded.close()
+
+
+def memory(count: int) -> None:
+    """What a process needs that defers so many intents, one that drains them, and one that lists them."""
+    for what in queue.WAYS:
+        few, many = queue.peak_mb(what, count // 10), queue.peak_mb(what, count)
+        figures = f"{few:.0f} MB for {count // 10:,}, {many:.0f} MB for {count:,}"
+        each = (many - few) * 1e6 / (count - count // 10)
+        verdict = "met" if many - few <= GROWTH_MAX else f"MISSED: {each:,.0f} bytes for each"
+        print(f"{f'memory to {what} intents':<51} {figures:<42} ≤ {GROWTH_MAX:g} MB   {verdict}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="measure durable records and the queue in each store")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work")
+    parser.add_argument("--peers", action="store_true", help="measure others too")
+    part = 10 if parser.parse_args().quick else 1
+    server = Server(durable=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="takeback-bench-") as name:
+            records(Path(name), server, 1280 // part)
+            queues(Path(name), server, 5000 // part)
+    finally:
+        server.stop()
+    memory(100_000 // part)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ class Outbox(Protocol):
         an answer. With `run` only what that run deferred. Durable when this returns.
         """
 
-    def start(self, queued: Sequence[Queued]) -> frozenset[str]:
+    def start(self, queued: Sequence[Queued], *, begun: bool = True) -> frozenset[str]:
         """Say that their attempts begin now; gives the ids of those that may: still claimed by this fence.
 
-        From here on a cancel waits for the end of the attempt.
+        From here on a cancel waits for the end of the attempt. `begun=False` says that nothing was tried after all.
         """
 
     def renew(self, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:

@@ -179,10 +179,8 @@ def memory(machine: Machine, root: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def store() -> Iterator[str]:
-    server = Server()
-    yield server.make(schema="")
-    server.stop()
+def store(server: Server) -> str:
+    return server.make(schema="")
 
 
 @pytest.fixture

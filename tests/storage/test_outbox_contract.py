@@ -13,7 +13,8 @@ from takeback.storage.clock import Moment
 from takeback.storage.in_memory import InMemoryJournal
 from takeback.storage.sqlite import SqliteJournal
 from takeback.testing.clock import ManualClock
-from takeback.testing.outbox_contract import OutboxContract, released, state
+from takeback.testing.intents import released, state
+from takeback.testing.outbox_contract import OutboxContract
 
 
 class TestInMemoryOutbox(OutboxContract):

@@ -83,7 +83,7 @@ class History:
     def values(self) -> set[bytes]:
         """The names of the content that holds arguments and results of calls."""
         named = [name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full)]
-        named += [intent.deferred.full for intent in self.intents.every.values()]
+        named += [intent.full for intent in self.intents.every.values()]
         return {bytes.fromhex(name) for name in named if name}
 
     def targets(self) -> Iterable[Target]:
@@ -259,7 +259,7 @@ class History:
         self._add(record, action, event.changes)
 
     def _intent(self, record: Record, event: i.IntentEvent) -> None:
-        if wrong := self.intents.apply(record.id, record.stream, record.at_us, event):
+        if wrong := self.intents.apply(record.id, record.stream, event):
             return self._breach(record, wrong)
         if isinstance(event, i.IntentDeferred):
             self._changes_seen(record, e.ChangesSeen(event.action, (i.change_of(record.id, event),)))

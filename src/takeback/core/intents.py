@@ -188,13 +188,16 @@ class Outcome(msgspec.Struct, frozen=True):
     result: Any = None
 
 
-class Intent(msgspec.Struct):
-    """An intent as the journal tells of it. What is due when, and who has it, only the outbox knows."""
+class Intent(msgspec.Struct, gc=False):
+    """What is kept at hand of an intent: there may be very many, and the outbox has the rest."""
 
     id: str
     run: str
-    deferred: IntentDeferred
-    deferred_us: int
+    about: str
+    step: str
+    intent: str
+    full: str
+    """As in IntentDeferred."""
     state: State = State.HELD
 
 
@@ -208,14 +211,18 @@ class Intents:
 
     def __init__(self) -> None:
         self.every: dict[str, Intent] = {}
-        self._keyed: dict[tuple[str, str], list[str]] = {}
+        self._keyed: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._texts: dict[str, str] = {}
+        """What many have in common is kept once."""
         self._held: dict[str, dict[str, Intent]] = {}
 
-    def apply(self, id: str, run: str, at_us: int, event: IntentEvent) -> str:
+    def apply(self, id: str, run: str, event: IntentEvent) -> str:
         """Take in an event; gives what is wrong with it, if anything is."""
         if isinstance(event, IntentDeferred):
-            made = self.every[id] = Intent(id, run, event, at_us)
-            self._keyed.setdefault((run, event.key), []).append(id)
+            run, about, step = (self._texts.setdefault(text, text) for text in (run, event.about, event.step))
+            made = self.every[id] = Intent(id, run, about, step, event.intent, event.full)
+            keyed = self._keyed.setdefault(run, {})
+            keyed[event.key] = (*keyed.get(event.key, ()), id)
             self._held.setdefault(run, {})[id] = made
             return ""
         if isinstance(event, IntentsReleased):
@@ -226,12 +233,12 @@ class Intents:
 
     def of_key(self, run: str, key: str) -> list[Intent]:
         """The intents of a run with this key, in order: more than one where one was cancelled."""
-        return [self.every[id] for id in self._keyed.get((run, key), ())]
+        return [self.every[id] for id in self._keyed.get(run, {}).get(key, ())]
 
     def held(self, run: str, step: str | None = None) -> list[Intent]:
         """What a run still holds; or what is released with one of its steps, by the step's name."""
         found = self._held.get(run, {}).values()
-        return [intent for intent in found if step is None or intent.deferred.step == step]
+        return [intent for intent in found if step is None or intent.step == step]
 
     def _move(self, id: str, state: State) -> bool:
         intent = self.every.get(id)

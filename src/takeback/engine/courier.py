@@ -1,7 +1,10 @@
 """The worker of the outbox: claim what is due, deliver it, record what came of it; until it is told to stop.
 
-One thread claims, renews and records; some others deliver. What they say is recorded in batches. A delivery that
-does not end in time is given up: its thread is left behind, and what it says later does not count any more.
+One thread claims, begins, renews and records, all of it in batches; some others deliver. A delivery that does not end
+in time is given up: its thread is left behind, and what it says later does not count any more.
+
+As many attempts begin as there are threads to make them; and some more where deliveries are quick, so that no thread
+waits for the next commit (`Pace`).
 
 A store that goes away is waited for. What it did of what it was asked last is then not known (a claim, a begin), so
 once nothing is in hand any more, all that this worker may hold is given back.
@@ -13,6 +16,7 @@ import queue
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -22,7 +26,8 @@ from takeback.core.events import Process
 from takeback.core.intents import AFTER, IntentAttempted, IntentDelivered, IntentDied, Outcome, Queued
 from takeback.engine import processes
 from takeback.engine.delivery import Delivery
-from takeback.errors import BackendError, TakebackError
+from takeback.engine.pace import Pace
+from takeback.errors import BackendError
 from takeback.ports import Clock
 from takeback.ports_outbox import Outbox
 
@@ -34,6 +39,8 @@ SETTLED = faults.crash_point("outbox-settled")
 LEASE_S = 60.0
 TICK_S = 0.02
 IDLE_S = 0.5
+STALLED_S = 0.2
+"""What has begun and finds no thread for so long has not begun after all."""
 AWAY_S = 1.0
 """Between two looks at a store that is away; each look is patient itself."""
 LATE_S = 5.0
@@ -89,11 +96,20 @@ class Courier:
         self._away = away
         owner = Owner(processes.this_process(), secrets.token_hex(4))
         self._owner = msgspec.json.encode(owner).decode()
+        self._pace = Pace(concurrency)
+        self._claimed: deque[Queued] = deque()
+        """Held, and not begun."""
         self._work: queue.SimpleQueue[Queued | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[Outcome | Queued] = queue.SimpleQueue()
+        """Begun, and waiting for a thread."""
+        self._done: queue.SimpleQueue[tuple[Outcome, float]] = queue.SimpleQueue()
+        """What came of it, and how long that took."""
+        self._news = threading.Event()
         self._held: dict[str, Queued] = {}
-        self._begun: dict[str, float] = {}
+        self._taken: dict[str, float] = {}
+        """Since when a thread has had it."""
         self._renewed = 0.0
+        self._moved = 0.0
+        """When an attempt last began or ended."""
         self._threads = 0
         self._unsaid: list[Outcome] = []
         self._strayed = False
@@ -136,11 +152,12 @@ class Courier:
         return True
 
     def _turn(self, *, once: bool, run: str) -> bool:
-        """Claim, record, and wait where there is nothing to do; False where that was all."""
+        """Claim, begin, record, and wait where there is nothing to do; False where that was all."""
         if self._strayed and not self._held and not self._unsaid:
             self._outbox.free(self._owner)
             self._strayed = False
-        came = self._claim(run) if len(self._held) <= self._concurrency and not self._strayed else 0
+        came = self._claim(run) if len(self._held) <= self._pace.limit and not self._strayed else 0
+        self._begin()
         ended = self._record(wait=bool(self._held))
         if self._held or came or ended:
             return True  # what has just ended may have made the next of its ordering key due
@@ -152,15 +169,48 @@ class Courier:
 
     def _claim(self, run: str) -> int:
         # Enough that no thread waits for a claim, and no more: what is held here nobody else can deliver.
-        limit = 2 * self._concurrency - len(self._held)
+        limit = 2 * self._pace.limit - len(self._held)
         claimed = self._outbox.claim(self._owner, limit, self._lease_s, run=run)
         faults.reach(CLAIMED)
-        for queued in claimed:
-            self._held[queued.id] = queued
-            self._work.put(queued)
-        for _ in range(min(self._concurrency, len(self._held)) - self._threads):
-            self._start_thread()
+        self._held.update({queued.id: queued for queued in claimed})
+        self._claimed.extend(claimed)
         return len(claimed)
+
+    def _begin(self) -> None:
+        """Say that attempts begin, and hand them to the threads."""
+        begun, chosen = len(self._held) - len(self._claimed), list[Queued]()
+        while self._claimed and self._pace.allows(self._claimed[0], begun + len(chosen)):
+            chosen.append(self._claimed.popleft())
+        if not chosen:
+            return
+        mine = self._start(chosen, begun=True)
+        self._moved = time.monotonic()
+        for queued in mine:
+            self._work.put(queued)
+        for _ in range(min(self._concurrency, begun + len(mine)) - self._threads):
+            self._start_thread()
+
+    def _take_back(self) -> list[Queued]:
+        """What has begun and no thread has taken: it has not, after all."""
+        found: list[Queued] = []
+        try:
+            while queued := self._work.get_nowait():
+                found.append(queued)
+        except queue.Empty:
+            pass
+        return self._start(found, begun=False)
+
+    def _start(self, every: list[Queued], *, begun: bool) -> list[Queued]:
+        """Say that these attempts begin, or have not begun; gives those that are still ours. The rest is let go."""
+        mine: frozenset[str] = frozenset()
+        try:
+            mine = self._outbox.start(every, begun=begun) if every else mine
+        finally:
+            # All of them where the store is away: nobody knows what it has heard.
+            for queued in every:
+                if queued.id not in mine:
+                    self._let_go(queued.id)
+        return [queued for queued in every if queued.id in mine]
 
     def _start_thread(self) -> None:
         self._threads += 1
@@ -169,30 +219,21 @@ class Courier:
     def _deliver_all(self) -> None:
         """What one thread does."""
         while (queued := self._work.get()) is not None:
-            try:
-                mine = self._outbox.start([queued])
-            except TakebackError:
-                mine = frozenset()  # whoever claims next hears of what is wrong
-                self._strayed = True
-            if not mine:
-                self._done.put(queued)
-                continue
-            self._begun[queued.id] = time.monotonic()
+            self._taken[queued.id] = began = time.monotonic()
             faults.reach(STARTED)
             outcome = self._deliver(queued)
             faults.reach(SENT)
-            self._done.put(outcome)
+            self._done.put((outcome, time.monotonic() - began))
+            if self._work.qsize() <= self._pace.low and not self._news.is_set():
+                self._news.set()
 
     def _record(self, *, wait: bool) -> int:
         """Record what the threads said, hold the rest longer, give up what takes too long; gives how many ended."""
-        ended = self._ended(wait=wait)
-        ended = [one for one in ended if self._held.get(_of(one).id) is _of(one)]
-        for one in ended:
-            self._let_go(_of(one).id)
-        outcomes = [one for one in ended if isinstance(one, Outcome)]
-        for late in [self._late(id) for id in self._too_late()]:
-            outcomes.append(late)
-            self._let_go(late.queued.id)
+        outcomes = self._ended(wait=wait)
+        ended = len(outcomes)
+        outcomes += [self._late(id) for id in self._too_late()]
+        for outcome in outcomes:
+            self._let_go(outcome.queued.id)
         self._unsaid += outcomes
         if self._unsaid:
             settled = self._outbox.settle(self._unsaid) | self._settled_before()
@@ -201,10 +242,15 @@ class Courier:
             for outcome in said:
                 self._count(outcome, settled=outcome.queued.id in settled)
         now = time.monotonic()
+        if outcomes:
+            self._moved = now
+        elif now - self._moved > STALLED_S and self._work.qsize():
+            self._pace.stalled()
+            self._claimed.extendleft(reversed(self._take_back()))
         if self._held and now - self._renewed > self._lease_s / 3:
             self._renewed = now
             self._outbox.renew(list(self._held.values()), self._lease_s)
-        return len(ended)
+        return ended
 
     def _settled_before(self) -> frozenset[str]:
         """Those that were recorded when the answer of the store was lost."""
@@ -225,15 +271,20 @@ class Courier:
 
     def _let_go(self, id: str) -> None:
         self._held.pop(id, None)
-        self._begun.pop(id, None)
+        self._taken.pop(id, None)
 
-    def _ended(self, *, wait: bool) -> list[Outcome | Queued]:
-        found: list[Outcome | Queued] = []
+    def _ended(self, *, wait: bool) -> list[Outcome]:
+        """What the threads said of what is still held."""
+        found: list[Outcome] = []
+        if wait:
+            self._news.wait(TICK_S)
+            self._news.clear()
         try:
-            if wait:
-                found.append(self._done.get(timeout=TICK_S))
             while True:
-                found.append(self._done.get_nowait())
+                outcome, took_s = self._done.get_nowait()
+                if self._held.get(outcome.queued.id) is outcome.queued:
+                    self._pace.took(took_s)
+                    found.append(outcome)
         except queue.Empty:
             return found
 
@@ -241,8 +292,8 @@ class Courier:
         now = time.monotonic()
         return [
             id
-            for id, queued in self._held.items()
-            if now - self._begun.get(id, now) > queued.deferred.timeout_s + LATE_S
+            for id, since in list(self._taken.items())
+            if id in self._held and now - since > self._held[id].deferred.timeout_s + LATE_S
         ]
 
     def _late(self, id: str) -> Outcome:
@@ -265,11 +316,9 @@ class Courier:
 
     def _drain(self) -> None:
         """Let what is in the hands of a thread come to its end; what is not is given back."""
-        try:
-            while queued := self._work.get_nowait():
-                self._held.pop(queued.id, None)
-        except queue.Empty:
-            pass
+        for queued in [*self._claimed, *self._take_back()]:
+            self._let_go(queued.id)
+        self._claimed.clear()
         while self._held:
             self._record(wait=True)
 
@@ -296,7 +345,3 @@ def _is_recorded(found: Queued | None, outcome: Outcome) -> bool:
     if found is None or found.fence != queued.fence:
         return False
     return (found.state, found.attempts) == (AFTER[type(word)], word.attempt)
-
-
-def _of(one: Outcome | Queued) -> Queued:
-    return one.queued if isinstance(one, Outcome) else one

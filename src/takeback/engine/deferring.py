@@ -197,9 +197,9 @@ def _kept(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 
 
 def _same(earlier: Intent, wanted: IntentDeferred) -> str:
-    if earlier.deferred.intent != wanted.intent:
+    if earlier.intent != wanted.intent:
         raise UsageError(
-            f"the key {wanted.key!r} is that of {earlier.id}, {earlier.deferred.about}, with other contents; "
+            f"the key {wanted.key!r} is that of {earlier.id}, {earlier.about}, with other contents; "
             "nothing was deferred",
             hint="a key names one intent of its run",
         )

@@ -13,6 +13,6 @@ def releasing(history: History, run: str, step: str | None = None) -> list[e.Eve
     What was to leave with a step that did not commit is cancelled at the end of the run.
     """
     held = history.intents.held(run, step)
-    ready = tuple(intent.id for intent in held if step is not None or not intent.deferred.step)
+    ready = tuple(intent.id for intent in held if step is not None or not intent.step)
     words: list[e.Event] = [IntentsReleased(ready)] if ready else []
     return [*words, *(IntentCancelled(intent.id) for intent in held if intent.id not in ready)]

@@ -225,7 +225,7 @@ def _intents_released(_history: History, record: Record, event: i.IntentsRelease
 
 def _intent_moved(history: History, _record: Record, event: Any) -> Told:
     intent = history.intents.every.get(event.intent)
-    about = intent.deferred.about if intent else event.intent
+    about = intent.about if intent else event.intent
     doubt = ", but may have been delivered" if getattr(event, "unsure", False) else ""
     return Told(event.intent, f"{about} {_MOVED[type(event)]}{_because(getattr(event, 'why', ''))}{doubt}")
 

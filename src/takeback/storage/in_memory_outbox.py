@@ -139,11 +139,11 @@ class InMemoryOutbox:
                 row.until_s = time.monotonic() + lease_s
             return [row.seen() for row in taken]
 
-    def start(self, queued: Sequence[Queued]) -> frozenset[str]:
+    def start(self, queued: Sequence[Queued], *, begun: bool = True) -> frozenset[str]:
         with self._lock:
             mine = self._mine(queued)
             for row in mine:
-                row.started = True
+                row.started = begun
             return frozenset(row.record.id for row in mine)
 
     def renew(self, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:

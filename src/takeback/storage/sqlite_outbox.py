@@ -53,8 +53,8 @@ class SqliteOutbox:
         self._journal.decide(take)
         return claimed
 
-    def start(self, queued: Sequence[Queued]) -> frozenset[str]:
-        return self._mine(queued, rows.start)
+    def start(self, queued: Sequence[Queued], *, begun: bool = True) -> frozenset[str]:
+        return self._mine(queued, lambda db, one: rows.start(db, one, begun=begun))
 
     def renew(self, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
         now = boot_clock()

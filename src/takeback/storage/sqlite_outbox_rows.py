@@ -161,8 +161,8 @@ def is_mine(db: apsw.Connection, queued: Queued) -> bool:
     return db.execute(_MINE, (ids.seq_of(queued.id), queued.fence)).get is not None
 
 
-def start(db: apsw.Connection, queued: Queued) -> None:
-    db.execute("UPDATE outbox SET started = 1 WHERE id = ?", (ids.seq_of(queued.id),))
+def start(db: apsw.Connection, queued: Queued, *, begun: bool) -> None:
+    db.execute("UPDATE outbox SET started = ? WHERE id = ?", (int(begun), ids.seq_of(queued.id)))
 
 
 def renew(db: apsw.Connection, queued: Queued, now: Moment, lease_us: int) -> None:

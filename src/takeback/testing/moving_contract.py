@@ -23,8 +23,8 @@ from takeback.core.leases import Lease
 from takeback.errors import ConflictError, CorruptionError, RunBusy, StoreMoved, TakebackError, UsageError
 from takeback.ports import Journal
 from takeback.ports_moving import Stored
+from takeback.testing.intents import LONG_S, released
 from takeback.testing.lease_contract import ANN, BOB
-from takeback.testing.outbox_contract import LONG_S, released
 
 NOTICE = "was taken to 'another' place"
 ON_ITS_WAY = "is on its way in"

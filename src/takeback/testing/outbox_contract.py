@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -28,18 +27,26 @@ from takeback.core.intents import (
     IntentDied,
     IntentDropped,
     IntentRevived,
-    IntentsReleased,
     Outcome,
-    Queued,
     State,
 )
 from takeback.errors import UsageError
 from takeback.ports import Journal
 from takeback.ports_outbox import Outbox
+from takeback.testing.intents import (
+    LONG_S,
+    SHORT_S,
+    claimed_again,
+    defer,
+    delivered,
+    intent,
+    names,
+    release,
+    released,
+    state,
+)
 from takeback.testing.of_journal import OfJournal
 
-LONG_S = 600.0
-SHORT_S = 0.02
 WORKERS = 4
 
 
@@ -326,54 +333,33 @@ class OutboxContract(OfJournal):
         assert outbox.get("i9999") is None
         assert (outbox.counts(), outbox.next_due_us()) == ({State.HELD: 5}, 0)
 
+    # Many at once
 
-def intent(n: int, *, order: str = "", tries: int = 12) -> IntentDeferred:
-    return IntentDeferred(
-        "handler",
-        "handler",
-        f"key {n}",
-        "a1",
-        f"d{n}",
-        arguments={"args": [n], "kwargs": {}},
-        order=order,
-        tries=tries,
-    )
+    def test_a_batch_makes_the_next_of_each_key_due(self, journal: Journal, outbox: Outbox) -> None:
+        every = {key: released(journal, 3, order=key) for key in ("a", "b", "c")}
+        loose = released(journal, 2)
+        claimed = outbox.claim("me", 10, LONG_S)
+        assert names(claimed) == [*(ids[0] for ids in every.values()), *loose]
+        a, b, c, *others = claimed
+        again = Outcome(c, IntentAttempted(c.id, 1, "busy", 0))
+        dead = Outcome(b, IntentDied(b.id, 1, "no"))
+        assert len(outbox.settle([delivered(a), dead, again, *map(delivered, others)])) == 5
+        assert names(outbox.claim("me", 10, LONG_S)) == [every["c"][0], every["a"][1], every["b"][1]]
 
+    def test_two_events_of_one_intent_in_one_append(self, journal: Journal, outbox: Outbox) -> None:
+        first, second = released(journal, 2, order="o")
+        died, dropped = IntentDied(first, 1, "no"), IntentDropped(first)
+        journal.append([died, dropped, IntentCancelled(second)], stream=ids.WORKSPACE)
+        assert [state(outbox, id) for id in (first, second)] == [State.DROPPED, State.CANCELLED]
+        assert len(outbox.attempts(first)) == 1
 
-def defer(journal: Journal, count: int, *, order: str = "", tries: int = 12) -> list[str]:
-    """Intents of a run of their own."""
-    events = [intent(n, order=order, tries=tries) for n in range(count)]
-    return [record.id for record in journal.append([RunBegan("run"), *events], stream="")[1:]]
-
-
-def release(journal: Journal, every: Sequence[str]) -> None:
-    journal.append([IntentsReleased(tuple(every))], stream=ids.WORKSPACE)
-
-
-def released(journal: Journal, count: int, *, order: str = "", tries: int = 12) -> list[str]:
-    every = defer(journal, count, order=order, tries=tries)
-    release(journal, every)
-    return every
-
-
-def delivered(queued: Queued) -> Outcome:
-    return Outcome(queued, IntentDelivered(queued.id, queued.attempts + 1))
-
-
-def names(every: Sequence[Queued]) -> list[str]:
-    return [queued.id for queued in every]
-
-
-def state(outbox: Outbox, id: str) -> State:
-    found = outbox.get(id)
-    assert found
-    return found.state
-
-
-def claimed_again(outbox: Outbox, id: str) -> Queued:
-    """Another worker takes it, once the lease has run out."""
-    while True:
-        for queued in outbox.claim("other", 1, LONG_S):
-            assert queued.id == id
-            return queued
-        time.sleep(SHORT_S / 4)
+    def test_what_began_and_was_not_tried_has_not_begun(self, journal: Journal, outbox: Outbox) -> None:
+        one, two = released(journal, 2)
+        claimed = outbox.claim("me", 2, LONG_S)
+        assert outbox.start(claimed) == {one, two}
+        assert outbox.start(claimed, begun=False) == {one, two}
+        assert outbox.cancel(one).state is State.CANCELLED
+        assert outbox.start(claimed, begun=False) == {two}
+        assert outbox.free("me") == 1
+        (queued,) = outbox.claim("you", 2, LONG_S)
+        assert (queued.id, queued.attempts, queued.unsure) == (two, 0, False)

@@ -15,7 +15,7 @@ from takeback.core.events import RunBegan
 from takeback.core.intents import IntentDelivered, Outcome, State
 from takeback.opening import open_workspace
 from takeback.storage.postgres.journal import PostgresJournal
-from takeback.testing.outbox_contract import LONG_S, defer, release
+from takeback.testing.intents import LONG_S, defer, release
 from tests.outbox import test_kill, test_many, test_race, test_taking_back, tools
 from tests.outbox.conftest import QUICK, Place
 from tests.resources.postgres.world import Server

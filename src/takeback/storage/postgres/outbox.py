@@ -65,9 +65,9 @@ class PostgresOutbox:
         self._decide(take)
         return claimed
 
-    def start(self, queued: Sequence[Queued]) -> frozenset[str]:
+    def start(self, queued: Sequence[Queued], *, begun: bool = True) -> frozenset[str]:
         # Durable: a server that forgot it would let an intent be cancelled that is on its way. Again is the same.
-        return self._session.ask(lambda db: rows.start(db, self._id, queued))
+        return self._session.ask(lambda db: rows.start(db, self._id, queued, begun=begun))
 
     def renew(self, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
         return self._session.ask(lambda db: rows.renew(db, self._id, queued, lease_s))
@@ -79,9 +79,11 @@ class PostgresOutbox:
             first = rules.once(outcomes)
             mine = rows.held_of(db, self._id, [one.queued for one in first])
             held = [one for one in first if one.queued.id in mine]
-            for outcome in held:
-                if outcome.result is not None:
-                    rows.keep_result(db, self._id, outcome.queued.id, msgspec.json.encode(outcome.result))
+            results = {
+                one.queued.id: msgspec.json.encode(one.result) for one in held if one.result is not None
+            }
+            if results:
+                rows.keep_results(db, self._id, results)
             settled[:] = [outcome.queued.id for outcome in held]
             return [outcome.word for outcome in held]
 

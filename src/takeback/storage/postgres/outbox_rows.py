@@ -5,7 +5,7 @@ What changes a row holds it: whoever decides on an intent keeps it from beginnin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -39,7 +39,8 @@ _WHICH = b" WHERE o.workspace = %s AND o.id = %s "
 
 _DEFERRED = (
     b"INSERT INTO takeback_store.outbox (workspace, id, run, state, ord, changed_us)"
-    b" VALUES (%s, %s, %s, 'held', nullif(%s, ''), %s)"
+    b" SELECT %s, m.id, m.run, 'held', nullif(m.ord, ''), m.at_us"
+    b" FROM unnest(%b::bigint[], %b::text[], %b::text[], %b::bigint[]) AS m(id, run, ord, at_us)"
 )
 # The first of an ordering key is due, the others wait behind it. Due by the server's clock, which all go by.
 _PLACE = (
@@ -50,18 +51,24 @@ _PLACE = (
 _RELEASED = _OUTBOX + _PLACE + _WHICH + b"AND o.state = 'held'"
 _REVIVED = _OUTBOX + _PLACE + b", attempts = 0" + _WHICH + b"AND o.state = 'dead'"
 _MOVED = (
-    _OUTBOX
-    + b"state = %s, attempts = greatest(attempts, %s), unsure = unsure OR %s, due_us = %s, changed_us = %s,"
-    b" owner = '', lease = '-infinity', started = false" + _WHICH
+    _OUTBOX + b"state = m.state, attempts = greatest(attempts, m.attempt), unsure = o.unsure OR m.unsure,"
+    b" due_us = m.due_us, changed_us = m.at_us, owner = '', lease = '-infinity', started = false"
+    b" FROM unnest(%b::bigint[], %b::text[], %b::int[], %b::bool[], %b::bigint[], %b::bigint[])"
+    b" AS m(id, state, attempt, unsure, due_us, at_us)"
+    b" WHERE o.workspace = %s AND o.id = m.id RETURNING o.ord, o.state"
 )
-_FAILED = b"INSERT INTO takeback_store.outbox_attempts (workspace, intent, seq) VALUES (%s, %s, %s)"
+_FAILED = (
+    b"INSERT INTO takeback_store.outbox_attempts (workspace, intent, seq)"
+    b" SELECT %s, m.* FROM unnest(%b::bigint[], %b::bigint[]) AS m"
+)
+# Of each ordering key that nothing is on its way of, the first that waits.
 _NEXT = (
-    b"WITH gone AS (SELECT workspace, ord FROM takeback_store.outbox o" + _WHICH + b"AND ord IS NOT NULL)"
-    b" UPDATE takeback_store.outbox o SET state = 'due' FROM (SELECT q.id FROM takeback_store.outbox q, gone"
-    b" WHERE q.workspace = gone.workspace AND q.ord = gone.ord AND q.state = 'queued'"
-    b" ORDER BY q.released, q.id LIMIT 1) AS next"
-    b" WHERE o.workspace = %s AND o.id = next.id AND NOT EXISTS (SELECT FROM takeback_store.outbox a, gone"
-    b" WHERE a.workspace = gone.workspace AND a.ord = gone.ord AND a.state IN ('due', 'claimed'))"
+    b"UPDATE takeback_store.outbox o SET state = 'due' FROM ("
+    b"SELECT DISTINCT ON (q.ord) q.id FROM takeback_store.outbox q"
+    b" WHERE q.workspace = %s AND q.ord = ANY(%s) AND q.state = 'queued' AND NOT EXISTS ("
+    b"SELECT FROM takeback_store.outbox a WHERE a.workspace = q.workspace AND a.ord = q.ord"
+    b" AND a.state IN ('due', 'claimed')) ORDER BY q.ord, q.released, q.id) AS next"
+    b" WHERE o.workspace = %s AND o.id = next.id"
 )
 
 _IS_LAPSED = b"o.state = 'claimed' AND o.lease <= clock_timestamp()"
@@ -80,16 +87,27 @@ _CLAIM = (
     _OUTBOX + b"state = 'claimed', fence = fence + 1, owner = %s, started = false,"
     b" lease = clock_timestamp() + %s * interval '1 second' WHERE o.workspace = %s AND o.id = ANY(%s)"
 )
-# In the order of their numbers, so that two that hold several do not wait for each other.
+# In the order of their numbers, so that two that hold several do not wait for each other. Each is found by its number
+# alone: the server would else look through all that are claimed, of which it knows no better than that they are few.
 _HOLD_MINE = (
+    b"SELECT h.workspace, h.id FROM unnest(%b::bigint[], %b::bigint[], %b::text[]) AS m(id, fence, owner)"
+    b" CROSS JOIN LATERAL (SELECT o.workspace, o.id, o.fence, o.owner, o.state FROM takeback_store.outbox o"
+    b" WHERE o.workspace = %s AND o.id = m.id FOR UPDATE) AS h"
+    b" WHERE h.fence = m.fence AND h.owner = m.owner AND h.state = 'claimed'"
+)
+_MINE = (
     b"SELECT o.workspace, o.id FROM takeback_store.outbox o,"
-    b" unnest(%s::bigint[], %s::bigint[], %s::text[]) AS m(id, fence, owner)"
+    b" unnest(%b::bigint[], %b::bigint[], %b::text[]) AS m(id, fence, owner)"
     b" WHERE o.workspace = %s AND o.id = m.id AND o.fence = m.fence AND o.owner = m.owner AND o.state = 'claimed'"
     b" ORDER BY o.id FOR UPDATE OF o"
 )
 _MINE = b"WITH mine AS (" + _HOLD_MINE + b") " + _OUTBOX
 _OF_MINE = b" FROM mine WHERE o.workspace = mine.workspace AND o.id = mine.id RETURNING o.workspace, o.id"
-_START = _MINE + b"started = true" + _OF_MINE
+_RESULTS = (
+    _OUTBOX + b"result = m.result FROM unnest(%b::bigint[], %b::bytea[]) AS m(id, result)"
+    b" WHERE o.workspace = %s AND o.id = m.id"
+)
+_START = _MINE + b"started = %s" + _OF_MINE
 _RENEW = _MINE + b"lease = clock_timestamp() + %s * interval '1 second'" + _OF_MINE
 
 
@@ -98,9 +116,8 @@ _RENEW = _MINE + b"lease = clock_timestamp() + %s * interval '1 second'" + _OF_M
 
 def project(db: Db, workspace: int, records: Iterable[Record]) -> None:
     """Let the outbox follow the journal; inside the transaction that writes these records."""
-    for record in records:
-        if apply := _PROJECT.get(type(record.event)):
-            apply(db, workspace, record, record.event)
+    for follow, alike in _batches(records):
+        follow(db, workspace, alike)
 
 
 def concerns(event: object) -> bool:
@@ -108,31 +125,72 @@ def concerns(event: object) -> bool:
     return type(event) in _PROJECT
 
 
-def _deferred(db: Db, workspace: int, record: Record, event: i.IntentDeferred) -> None:
-    db.execute(_DEFERRED, (workspace, record.seq, record.stream, event.order, record.at_us))
+Follow = Callable[["Db", int, Sequence[Any]], None]
+"""Follows some records that are alike."""
 
 
-def _released(db: Db, workspace: int, record: Record, event: i.IntentsReleased) -> None:
-    for id in event.intents:
-        db.execute(_RELEASED, (record.seq, record.at_us, workspace, ids.seq_of(id)))
+def _batches(records: Iterable[Record]) -> Iterator[tuple[Follow, list[Record]]]:
+    """What one statement can follow: records that are alike, one behind the other, each of another intent."""
+    batch: list[Record] = []
+    before, seen = None, set[str]()
+    for record in records:
+        follow, intent = _PROJECT.get(type(record.event)), getattr(record.event, "intent", "")
+        if follow is not before or intent in seen:
+            if before:
+                yield before, batch
+            batch, seen = [], set()
+        batch.append(record)
+        seen |= {intent} - {""}
+        before = follow
+    if before:
+        yield before, batch
 
 
-def _revived(db: Db, workspace: int, record: Record, event: i.IntentRevived) -> None:
-    db.execute(_REVIVED, (record.seq, record.at_us, workspace, ids.seq_of(event.intent)))
+def _deferred(db: Db, workspace: int, records: Sequence[Any]) -> None:
+    rows = [(record.seq, record.stream, record.event.order, record.at_us) for record in records]
+    db.execute(_DEFERRED, (workspace, *_columns(rows)))
 
 
-def _moved(db: Db, workspace: int, record: Record, event: Any) -> None:
-    state, intent = i.AFTER[type(event)], ids.seq_of(event.intent)
-    attempts, unsure = getattr(event, "attempt", 0), getattr(event, "unsure", False)
-    due_us = getattr(event, "again_us", 0)
-    if isinstance(event, i.IntentAttempted | i.IntentDied):
-        db.execute(_FAILED, (workspace, intent, record.seq))
-    db.execute(_MOVED, (state.value, attempts, unsure, due_us, record.at_us, workspace, intent))
-    if state is not State.DUE:
-        db.execute(_NEXT, (workspace, intent, workspace))
+def _released(db: Db, workspace: int, records: Sequence[Any]) -> None:
+    # One after the other: only the first of an ordering key is due.
+    given = [(r.seq, r.at_us, workspace, ids.seq_of(id)) for r in records for id in r.event.intents]
+    _each(db, _RELEASED, given)
 
 
-_PROJECT: dict[type, Callable[[Any, int, Record, Any], None]] = {
+def _revived(db: Db, workspace: int, records: Sequence[Any]) -> None:
+    _each(db, _REVIVED, [(r.seq, r.at_us, workspace, ids.seq_of(r.event.intent)) for r in records])
+
+
+def _moved(db: Db, workspace: int, records: Sequence[Any]) -> None:
+    failed = [r for r in records if isinstance(r.event, i.IntentAttempted | i.IntentDied)]
+    if failed:
+        db.execute(_FAILED, (workspace, *_columns([(ids.seq_of(r.event.intent), r.seq) for r in failed])))
+    rows = [
+        (
+            ids.seq_of(record.event.intent),
+            i.AFTER[type(record.event)].value,
+            getattr(record.event, "attempt", 0),
+            getattr(record.event, "unsure", False),
+            getattr(record.event, "again_us", 0),
+            record.at_us,
+        )
+        for record in records
+    ]
+    moved = db.execute(_MOVED, (*_columns(rows), workspace))
+    if freed := sorted({order for order, state in moved if order is not None and state != State.DUE}):
+        db.execute(_NEXT, (workspace, freed, workspace))
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[Any]]:
+    return map(list, zip(*rows, strict=True))
+
+
+def _each(db: Db, statement: bytes, rows: Sequence[tuple[Any, ...]]) -> None:
+    with db.cursor() as cursor:
+        cursor.executemany(statement, rows)  # without waiting for each answer
+
+
+_PROJECT: dict[type, Follow] = {
     i.IntentDeferred: _deferred,
     i.IntentsReleased: _released,
     i.IntentAttempted: _moved,
@@ -170,8 +228,8 @@ def claim(db: Db, workspace: int, owner: str, limit: int, lease_s: float, run: s
     return [queued[ids.make(ids.INTENT, id)] for id in found]
 
 
-def start(db: Db, workspace: int, queued: Sequence[Queued]) -> frozenset[str]:
-    return _names(db.execute(_START, (*_claims(queued), workspace)))
+def start(db: Db, workspace: int, queued: Sequence[Queued], *, begun: bool) -> frozenset[str]:
+    return _names(db.execute(_START, (*_claims(queued), workspace, begun)))
 
 
 def renew(db: Db, workspace: int, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
@@ -188,12 +246,14 @@ def let_go(db: Db, workspace: int, queued: Queued) -> None:
     db.execute(_OUTBOX + b"state = 'due', owner = ''" + _WHICH, (workspace, ids.seq_of(queued.id)))
 
 
-def keep_result(db: Db, workspace: int, id: str, result: bytes) -> None:
-    db.execute(_OUTBOX + b"result = %s" + _WHICH, (result, workspace, ids.seq_of(id)))
+def keep_results(db: Db, workspace: int, results: Mapping[str, bytes]) -> None:
+    given = [ids.seq_of(id) for id in results], list(results.values())
+    db.execute(_RESULTS, (*given, workspace))
 
 
 def _claims(queued: Sequence[Queued]) -> tuple[list[int], list[int], list[str]]:
-    return [ids.seq_of(q.id) for q in queued], [q.fence for q in queued], [q.owner for q in queued]
+    claims = sorted((ids.seq_of(one.id), one.fence, one.owner) for one in queued)
+    return [id for id, _, _ in claims], [fence for _, fence, _ in claims], [owner for _, _, owner in claims]
 
 
 def _names(found: Iterable[tuple[Any, ...]]) -> frozenset[str]:
