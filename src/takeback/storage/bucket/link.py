@@ -33,13 +33,13 @@ class Bucket:
         folder: str = "",
         options: Mapping[str, str] | None = None,
         *,
-        patience_s: float = PATIENCE_S,
+        patience_s: float | None = None,
     ) -> None:
         """`options` are those of the driver by their names there, such as aws_access_key_id."""
         self.name = called(address)
         self.requests: Counter[str] = Counter()
         """How often it was asked for what."""
-        self._patience_s = patience_s
+        self._patience_s = PATIENCE_S if patience_s is None else patience_s
         self._driver, errors = driver()
         self._error, self._there = errors.BaseError, errors.AlreadyExistsError
         self._store = _opened(address, folder, options or {})
