@@ -102,7 +102,7 @@ def go_away_at(proxy: Proxy, place: str, nth: int, *, answers: int = 0) -> None:
 
 
 # The second transaction records an outcome. The answers to what it writes, and to its commit, get lost in turn.
-MOMENTS = [*((place, 3, 0) for place in PLACES), *(("journal-inside", 2, n) for n in ANSWERS)]
+MOMENTS = [*((place, 1, 0) for place in PLACES), *(("journal-inside", 2, n) for n in ANSWERS)]
 
 
 @pytest.mark.parametrize("place, nth, answers", MOMENTS)
