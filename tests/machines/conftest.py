@@ -168,7 +168,7 @@ def tree(root: Path) -> dict[str, Any]:
                 made = db.execute("SELECT name FROM sqlite_master WHERE name = 'rooms'").fetchone()
                 found[name] = sorted(db.execute("SELECT name FROM rooms")) if made else []
             db.close()
-        elif not name.endswith(("-wal", "-shm")):
+        elif not name.endswith(("-wal", "-shm", "-journal")):
             found[name] = (oct(path.stat().st_mode), path.read_text())
     return found
 
