@@ -284,6 +284,16 @@ def test_a_wrong_password(server: Server) -> None:
         rules.write_text(before)
 
 
+def test_a_wrong_name_does_not_look_like_a_history_that_is_gone(
+    root: Path, line: Line, tmp_path: Path
+) -> None:
+    with takeback.open(root) as tb:
+        assert tb.notices == []
+    (tmp_path / "other").mkdir()
+    with takeback.open(tmp_path / "other", store=line.dsn, workspace=f"{tmp_path} typo") as tb:
+        assert any(f"a new history was begun in the store, as {tmp_path} typo" in one for one in tb.notices)
+
+
 @pytest.mark.parametrize(
     "address, kind, said",
     [
