@@ -19,7 +19,7 @@ def is_address(place: str) -> bool:
 def hidden(place: str) -> str:
     """An address or whatever else was given for one, without what looks like a secret."""
     # A password may have any character in it: all up to the last @ may be of it.
-    return redact(re.sub(r"(://[^\s/:@]*)\S*@", rf"\g<1>:{HIDDEN}@", place))
+    return redact(re.sub(r"((?:\S*?//)?[^\s/:@]*)\S*@", rf"\g<1>:{HIDDEN}@", place))
 
 
 def parsed(dsn: str) -> dict[str, Any]:
@@ -30,6 +30,8 @@ def parsed(dsn: str) -> dict[str, Any]:
         if at and ("/" in user or "@" in user):
             raise pg.ProgrammingError("a character that must be written in another way")
         found: dict[str, Any] = pg.conninfo.conninfo_to_dict(dsn)
+        if not all(port.isdecimal() or not port for port in str(found.get("port") or "").split(",")):
+            raise pg.ProgrammingError("a port that is no number")
     except pg.ProgrammingError:
         # Without its cause, which has the text of the address in it.
         raise UsageError(

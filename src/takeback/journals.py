@@ -10,7 +10,7 @@ import msgspec
 
 from takeback import addresses, buckets, config
 from takeback.core.seats import Place
-from takeback.errors import RunBusy, UsageError
+from takeback.errors import BackendError, RunBusy, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Journal
 from takeback.storage import places, stores
@@ -70,8 +70,8 @@ def _settled(state: Path) -> Kept | None:
     """Where it is kept, after a move that was cut short; None on this machine."""
     kept = stores.read(state)
     if kept and kept.moving:
-        # Not while somebody moves it at this moment: it can be read meanwhile.
-        with suppress(RunBusy), WorkspaceLock(state / "lock", wait_s=0).held():
+        # Not while somebody moves it at this moment, nor by who may not write: it can be read meanwhile.
+        with suppress(RunBusy, BackendError), WorkspaceLock(state / "lock", wait_s=0).held():
             settle(state)
             kept = stores.read(state)
     return kept if kept and kept.store else None

@@ -133,12 +133,15 @@ class Workspace(Running):
         try:
             yield id
         except BaseException as error:
-            self.tracker.end_single(id, e.Outcome.FAILED, why=f"{type(error).__name__}: {error}"[:500])
+            self._end_recording(id, e.Outcome.FAILED, f"{type(error).__name__}: {error}"[:500])
             raise
-        else:
-            self.tracker.end_single(id, e.Outcome.DONE)
-        finally:
-            self.tracker.life.end(id)
+        self._end_recording(id, e.Outcome.DONE)
+
+    def _end_recording(self, id: str, outcome: e.Outcome, why: str = "") -> None:
+        # Where its end cannot be recorded now, the last sign of life proves later what was its own.
+        self.tracker.life.show(id)
+        self.tracker.end_single(id, outcome, why=why)
+        self.tracker.life.end(id)
 
     # Taking back
 

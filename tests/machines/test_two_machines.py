@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import takeback
 from takeback.core.lifecycle import Life
 from takeback.core.seats import WorkspaceSeated
-from takeback.errors import SeatHeld, SeatLost
+from takeback.errors import RollbackIncomplete, SeatHeld, SeatLost
 from takeback.testing import crash
 from tests.machines import tools
 from tests.machines.conftest import DONE, FILES, MEMORY, Shop, memory, tree
@@ -38,8 +39,9 @@ def test_nobody_disturbs_it(shop: Shop) -> None:
     with crash.at("", lambda: None) as passes, shop.one.at_work():
         tools.work(str(shop.one.folder()))
     assert set(passes) - {"journal-migrating"} == set(PASSES)
-    with shop.one.at_work():
-        tools.deliver(str(shop.one.folder()))
+    with shop.two.at_work():  # a worker may be anywhere
+        shop.two.folder("worker").mkdir()
+        tools.deliver(str(shop.two.folder("worker")))
     assert tree(shop.one.folder()) == FILES and shop.booked() == DONE
     assert memory(shop.one, shop.one.folder()) == MEMORY
 
@@ -205,3 +207,51 @@ def test_a_workspace_that_moves_again_and_again(shop: Shop, monkeypatch: pytest.
     shop.moved(shop.two.folder("third"))
     with pytest.raises(SeatHeld):
         shop.moved_now(shop.two.folder("fourth"))
+
+
+def test_the_repository_comes_along(shop: Shop) -> None:
+    root, new = shop.one.folder(), shop.two.folder("new")
+
+    def git(folder: Path, *words: str) -> str:
+        done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    git(root, "init", "-q", "-b", "main")
+    (root / "code.py").write_text("1")
+    git(root, "add", "code.py")
+    git(root, "commit", "-qm", "first")
+    git(root, "branch", "other")
+    (root / "code.py").write_text("2")
+    git(root, "add", "code.py")
+    shop.begin()
+    shown = [("log", "--oneline", "--all"), ("status", "--porcelain"), ("diff", "--cached"), ("branch",)]
+    before = [git(root, *words) for words in shown]
+    shop.moved(new)
+    assert [git(new, *words) for words in shown] == before
+    git(new, "fsck", "--strict")
+    with shop.two.at_work(), takeback.open(new) as tb:
+        tb.save("here")
+        made = [change for action in tb.history.actions.values() for change in action.changes]
+        assert [change for change in made if change.before != change.after] == []  # but git's own stamps
+        with tb.recording("agent"):
+            git(new, "commit", "-qm", "second")
+        assert tb.undo().verdict == "clean"
+    assert [git(new, *words) for words in shown] == before
+
+
+def test_what_lies_outside_is_of_the_other_machine(shop: Shop, tmp_path: Path) -> None:
+    """The same path here is another file: it is left alone, and the undo says so."""
+    away = tmp_path / "away.txt"
+    away.write_text("before")
+    shop.begin()
+    shop.one.takeback("run", "--", "sh", "-c", f"echo changed > {away}; echo x > made", cwd=shop.one.folder())
+    new = shop.two.folder("new")
+    shop.moved(new)
+    with shop.two.at_work(), takeback.open(new) as tb:
+        (run,) = tb.history.runs
+        assert str(away) in {target.name for target in tb.history.targets()}
+        with pytest.raises(RollbackIncomplete) as left:
+            tb.undo(run)
+        said = {item.target.name: item.why for item in left.value.report.items}
+        assert f"outside the workspace, on the machine of {os.uname().nodename}" in said[str(away)]
+    assert away.read_text() == "changed\n" and not (new / "made").exists()

@@ -72,7 +72,8 @@ class SqliteMoving:
             _unlock(db)
             return []
 
-        self._journal.decide(work)
+        if self.notice():
+            self._journal.decide(work)
 
     def notice(self) -> str:
         with self._journal.using() as db:

@@ -20,6 +20,7 @@ from takeback.storage import stores
 from takeback.storage.postgres.journal import PostgresJournal
 from takeback.storage.sqlite import SqliteJournal
 from takeback.testing import crash
+from tests.house.repository import ROOT
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import SERVER, Proxy
 from tests.storage.postgres.world import STORE
@@ -165,6 +166,19 @@ def test_a_machine_that_stayed_behind_follows(
     with takeback.open(there, home=home) as tb:
         assert list(tb.journal.check()) == []
         assert tb.journal.moving.notice() == ""
+
+
+def test_what_stays_in_a_database_is_removed_as_the_document_says(root: Path, tmp_path: Path) -> None:
+    begin(root)
+    go(root)
+    back(root)
+    text = (ROOT / "docs/STORE.md").read_text().partition("```sql\n")[2].partition("```")[0]
+    with psycopg.connect(os.environ[STORE], autocommit=True) as db:
+        db.execute(text.replace("billing", tmp_path.name).encode())
+        found = db.execute("SELECT 1 FROM takeback_store.workspaces WHERE name = %s", (tmp_path.name,))
+        assert found.fetchall() == []
+    go(root)
+    undo_all(root)
 
 
 def test_a_preview_changes_nothing(root: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ def _say_where(session: Session) -> None:
     registry = Registry(config.state_home())
     if state := registry.find(find_root(".", registry)):
         session.line(f"history   {described(state, stores.read(state) or HERE)}")
+        session.line(f"state     {state}")
 
 
 @command.command("copy")

@@ -6,8 +6,7 @@ import re
 
 from takeback.errors import BackendError
 
-SAFE = "Nothing was recorded, and all content is safe on this machine"
-READING = "Nothing was changed"
+SAFE = "Nothing was recorded or changed; what was put here is safe on this machine"
 
 _AWAY = frozenset({408, 429, 500, 502, 503, 504})
 _FULL = (
@@ -44,7 +43,7 @@ def is_full(said: str) -> bool:
     return any(word in said for word in _FULL) or _status(said) == 507
 
 
-def explain(error: BaseException, name: str, world: str) -> BackendError:
+def explain(error: BaseException, name: str, world: str = SAFE) -> BackendError:
     """Translate at the port. `name` is that of the bucket; there is no secret in what servers say."""
     said = str(error)
     code = _found(r"<Code>(\w+)</Code>", said)
@@ -74,6 +73,12 @@ def explain(error: BaseException, name: str, world: str) -> BackendError:
         return BackendError(
             f"{name} does not permit it: {text}. {world}",
             hint="these credentials need to list, read, write and delete objects there",
+        )
+    if status >= 500:
+        return BackendError(
+            f"{name} answers that it failed: {text}. {world}",
+            hint="see its log and whether it is full; try again when it is well",
+            retryable=True,
         )
     if is_lost(error):
         return BackendError(

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from takeback import faults
 from takeback.errors import UsageError
-from takeback.storage.bucket.errors import READING, SAFE, explain, is_lost
+from takeback.storage.bucket.errors import explain, is_lost
 from takeback.storage.postgres.patience import Patience
 
 PATIENCE_S = 15.0
@@ -33,13 +33,13 @@ class Bucket:
         folder: str = "",
         options: Mapping[str, str] | None = None,
         *,
-        patience_s: float = PATIENCE_S,
+        patience_s: float | None = None,
     ) -> None:
         """`options` are those of the driver by their names there, such as aws_access_key_id."""
         self.name = called(address)
         self.requests: Counter[str] = Counter()
         """How often it was asked for what."""
-        self._patience_s = patience_s
+        self._patience_s = PATIENCE_S if patience_s is None else patience_s
         self._driver, errors = driver()
         self._error, self._there = errors.BaseError, errors.AlreadyExistsError
         self._store = _opened(address, folder, options or {})
@@ -63,7 +63,7 @@ class Bucket:
             return bytes(self._driver.get_range(self._store, path, start=start, end=end))
 
         try:
-            return self._ask("get", get, READING)
+            return self._ask("get", get)
         except FileNotFoundError:
             return None
 
@@ -73,7 +73,7 @@ class Bucket:
         starts, ends = [start for start, _ in asked], [end for _, end in asked]
         try:
             found = self._ask(
-                "get", lambda: self._driver.get_ranges(self._store, path, starts=starts, ends=ends), READING
+                "get", lambda: self._driver.get_ranges(self._store, path, starts=starts, ends=ends)
             )
         except FileNotFoundError:
             return None
@@ -85,7 +85,6 @@ class Bucket:
         found = self._ask(
             "list",
             lambda: [one for some in self._driver.list(self._store, prefix=under) for one in some],
-            READING,
         )
         return {str(one["path"]): int(one["size"]) for one in found}
 
@@ -97,7 +96,7 @@ class Bucket:
             except FileNotFoundError:
                 pass
 
-    def _ask(self, what: str, call: Callable[[], T], world: str = SAFE) -> T:
+    def _ask(self, what: str, call: Callable[[], T]) -> T:
         patience = Patience(self._patience_s)
         while True:
             faults.reach(ASKED)
@@ -109,10 +108,10 @@ class Bucket:
             except FileNotFoundError as error:
                 if "NoSuchBucket" not in str(error):
                     raise
-                raise explain(error, self.name, world) from error
+                raise explain(error, self.name) from error
             except (self._error, OSError) as error:
                 if not is_lost(error) or not patience.again():
-                    raise explain(error, self.name, world) from error
+                    raise explain(error, self.name) from error
 
 
 def called(address: str) -> str:

@@ -1,7 +1,7 @@
 """The bytes of an object with blobs: a head, an index, then the blobs as they are in packs.
 
     head   = "takebackobjt", version u32, 1 if sealed u32, rows u32, bytes of the index u32, crc32 of these 28 bytes
-             u32                                                                                    32 bytes
+             and the index u32                                                                      32 bytes
     index  = rows: digest 32 bytes, offset u32, stored length u32, raw length u32, codec u8, 3 zero bytes (48 each);
              sealed as a whole, where there is a key
     blobs  = compressed as the codec says (packs/record.py), each sealed by itself where there is a key
@@ -66,7 +66,7 @@ def build(name: str, pieces: Sequence[Piece], seal: Seal) -> tuple[bytes, list[R
         at += len(payload)
     index = seal.close(b"".join(_ROW.pack(*row) for row in rows), name.encode())
     head = _HEAD.pack(MAGIC, VERSION, seal.is_sealed, len(rows), len(index))
-    return b"".join((head, _CRC.pack(crc32(head)), index, *payloads)), rows
+    return b"".join((head, _CRC.pack(crc32(index, crc32(head))), index, *payloads)), rows
 
 
 def index_end(data: bytes, name: str) -> int:
@@ -74,7 +74,7 @@ def index_end(data: bytes, name: str) -> int:
     if len(data) < HEAD_BYTES:
         raise Damaged("it is too short")
     magic, version, _, rows, index_bytes = _HEAD.unpack_from(data)
-    if magic != MAGIC or _CRC.unpack_from(data, _HEAD.size)[0] != crc32(data[: _HEAD.size]):
+    if magic != MAGIC:
         raise Damaged("its head is damaged")
     if version > VERSION:
         raise FormatTooNew(
@@ -91,6 +91,8 @@ def index(data: bytes, name: str, seal: Seal) -> list[Row]:
     end = index_end(data, name)
     if len(data) < end:
         raise Damaged("its index is cut short")
+    if _CRC.unpack_from(data, _HEAD.size)[0] != crc32(data[HEAD_BYTES:end], crc32(data[: _HEAD.size])):
+        raise Damaged("the checksum of its index does not hold")
     try:
         opened = seal.open(data[HEAD_BYTES:end], name.encode())
     except ValueError as error:

@@ -270,6 +270,9 @@ class SharedStore(PackStore):
         self._relied[1].update(wanted - found)
         return found
 
+    def shared_bytes(self) -> int:
+        return sum(self.known.objects().values())
+
     def unshared(self, digests: Iterable[bytes]) -> set[bytes]:
         self._look_again()
         return self.known.lacks(digests)

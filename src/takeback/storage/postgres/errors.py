@@ -10,10 +10,15 @@ from takeback.errors import BackendError, CorruptionError, TakebackError
 NOTHING_RECORDED = "Nothing was recorded"
 IN_DOUBT = "It is not known whether it was recorded"
 
-_OUT_OF_REACH = "try again when the server answers; the files of the workspace are as they were"
+_OUT_OF_REACH = (
+    "try again when the server answers; all files and content are here, and docs/STORE.md tells what can be done "
+    "without it"
+)
+_FULL = "too many c"
+"""`too many clients already`, `too many connections for role …`: the server says both."""
 _RIGHTS = (
-    "the role needs SELECT, INSERT and UPDATE on the tables of the schema takeback_store, and CREATE on the database "
-    "for the first time"
+    "the role needs SELECT, INSERT, UPDATE and DELETE on the tables of the schema takeback_store, and CREATE on the "
+    "database for the first time"
 )
 
 
@@ -60,6 +65,19 @@ def explain(error: Any, name: str, world: str = NOTHING_RECORDED) -> TakebackErr
                 f"{name} is damaged: {text}. {world}",
                 hint="`takeback verify` shows what is damaged; restore the database from a backup",
             )
+    if _FULL in text:
+        return BackendError(
+            f"{name} has no connection left: {text}. {world}",
+            hint="try again when others have ended; how many there may be is set by max_connections of the server, "
+            "and CONNECTION LIMIT of the role",
+            retryable=True,
+        )
+    if "failed to resolve host" in text:
+        return BackendError(
+            f"{name} cannot be found: {text}. {world}",
+            hint="see the host in the store's address, and the network",
+            retryable=True,
+        )
     if _refused(error):
         return BackendError(
             f"{name} lets nobody in with this address: {text}. {world}",
@@ -78,5 +96,7 @@ def _refused(error: Any) -> bool:
     While a connection is made the driver gives no code, only what the server said.
     """
     said = str(error)
+    if _FULL in said:
+        return False  # for the moment
     words = "authentication failed", "no password supplied", "pg_hba.conf", 'database "', 'role "'
     return isinstance(error, driver().OperationalError) and any(word in said for word in words)

@@ -75,7 +75,8 @@ class PostgresMoving:
         self._hold(work)
 
     def reopen(self) -> None:
-        self._hold(lambda db, _: db.execute(_SHUT, ("", self._id)))
+        if self.notice():  # who may only read has nothing to do here in most cases
+            self._hold(lambda db, _: db.execute(_SHUT, ("", self._id)))
 
     def notice(self) -> str:
         return self._session.ask(self._notice)
