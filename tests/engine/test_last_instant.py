@@ -167,26 +167,6 @@ def test_what_a_human_wrote_after_an_interrupted_exchange_is_kept_too(
     assert "kept as takeback-rescued-1-f" in why
 
 
-def test_a_version_that_comes_before_another_has_gone_back_is_kept(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tb = world.agent("f", "AGENT\n")
-
-    def human(call: int) -> None:
-        if call in (1, 2):
-            world.write("f.tmp", f"HUMAN v{call}\n")
-            os.rename(world.root / "f.tmp", world.root / "f")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(linux, "renameat2", before(linux.renameat2, human))
-        with pytest.raises(takeback.RollbackIncomplete) as caught:
-            tb.undo()
-    assert {"HUMAN v1\n", "HUMAN v2\n"} <= world.texts()
-    (why,) = [item.why for item in caught.value.report.items if str(item.target) == "f"]
-    assert "takeback-rescued-1-f" in why
-    assert not list(world.root.glob(".takeback-*"))
-
-
 def test_a_version_whose_place_was_taken_again_is_kept_under_a_visible_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
