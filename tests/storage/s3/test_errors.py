@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,25 @@ def test_what_other_servers_say(answer: str, said: str) -> None:
     )
     with pytest.raises(BackendError, match=f"the bucket shop {said}"):
         raise told
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_fork_is_told_and_does_not_hang(tmp_path: Path) -> None:
+    one = Machine(tmp_path, "one")
+    one.name(b"first")
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            one.name(b"of the child")
+        except BackendError as error:
+            os._exit(0 if "forked from one that has used it" in error.message else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    one.name(b"second")
+    one.close()
+    world.verify(tmp_path)
 
 
 # Keys
