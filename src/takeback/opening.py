@@ -14,6 +14,7 @@ from takeback.core.events import WorkspaceBegan
 from takeback.errors import RefusedError, UsageError
 from takeback.journals import begun, journal_of
 from takeback.ports import Progress, silent
+from takeback.storage import stores
 from takeback.storage.registry import Registry
 from takeback.workspace import Workspace
 
@@ -53,11 +54,20 @@ def open_workspace(
         config.read_config(path)
     state = registry.create(path)
     journal = begun(state, path, store, workspace, blobs)
-    if not journal.head().count:
+    is_new = not journal.head().count
+    if is_new:
         began = WorkspaceBegan(text_of(os.fsencode(path)), __version__)
         # The key makes two processes that open it for the first time write one event.
         journal.append([began], stream=ids.WORKSPACE, key="workspace-began")
-    return Workspace(path, state, journal, watching=watching, progress=progress)
+    opened = Workspace(path, state, journal, watching=watching, progress=progress)
+    kept = stores.read(state)
+    if is_new and kept and kept.store:
+        # Else a name with a typo in it would look like a history that is gone.
+        opened.notices.append(
+            f"a new history was begun in the store, as {kept.workspace}; where there should be one already, see the "
+            f"name in {config.FILE}"
+        )
+    return opened
 
 
 def find_workspace(

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("s3")
 
 CLEANING = (sweep.CONDEMNED, sweep.ENDED, sweep.COPIED, sweep.REMOVED, sweep.FORGOTTEN)
 SHARING = ("share-sent", "share-noted", "share-done", "share-ticket-taken", "share-listed")
-SEEDS = range(400) if os.environ.get("TAKEBACK_TEST_ALL") else range(12)
+SEEDS = range(400) if os.environ.get("TAKEBACK_TEST_ALL") else range(4)
 
 X, Y, Z = b"x" * 3000, b"y" * 3000, b"z" * 3000
 
@@ -48,7 +48,7 @@ def test_content_is_named_in_the_middle_of_a_clean_up(tmp_path: Path, point: str
     with crash.at(point, lambda: two.name(X)) as passes:
         one.clean_up()
     assert passes[point]
-    two.name(b"and more")
+    # The machine that named it may have died since, so it does not mend anything by what it does next.
     world.verify(tmp_path)
 
 
@@ -88,7 +88,7 @@ def test_a_clean_up_between_sharing_and_the_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("point", CLEANING)
-@pytest.mark.parametrize("what", ["clean", "name and clean", "name, clean and name"])
+@pytest.mark.parametrize("what", ["clean", "name, clean and name"])
 def test_a_clean_up_in_the_middle_of_another(tmp_path: Path, point: str, what: str) -> None:
     one, two = pair(tmp_path)
     # Both would copy what is live here into an object of their own.

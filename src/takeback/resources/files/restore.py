@@ -21,7 +21,7 @@ from takeback.errors import CorruptionError
 from takeback.ports import Contents, Progress
 from takeback.resources.files import linux
 from takeback.resources.files.doors import Doors
-from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, split
+from takeback.resources.files.entry import FILE, FOLDER, RESTORABLE, Entry, Key, kind_of, split
 from takeback.resources.files.links import choose_links
 from takeback.resources.files.place import OpenFolders, Place
 from takeback.resources.files.staging import Staging, dress, new_name, old_name
@@ -189,6 +189,9 @@ class Restorer:
             linux.renameat2(staging.fd, staged, fd, name, flags)
         except OSError:
             why += f", and again; the first of these versions is {staging.let_out(staged, work.path)}"
+        else:
+            if work.goal is not None and not _is_made(staging.fd, staged, work.goal):
+                why += f", and again; the last of these versions is {staging.let_out(staged, work.path)}"
         staging.foreign.discard(staged)
         work.fail(why, Did.CONFLICT)
 
@@ -345,6 +348,13 @@ def _replaced(work: Work) -> Iterator[bytes]:
         yield work.staged
     if work.present is not None and _must_go(work.present, work.goal):
         yield old_name(work.path)
+
+
+def _is_made(fd: int, name: bytes, goal: Entry) -> bool:
+    """Whether this is the version that we made ready, and nobody's."""
+    found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    same_size = goal.kind != FILE or found.st_size == goal.size
+    return kind_of(found.st_mode) == goal.kind and same_size and found.st_mtime_ns == goal.mtime_ns
 
 
 def _must_go(present: Entry, goal: Entry | None) -> bool:
