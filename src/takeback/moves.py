@@ -251,14 +251,16 @@ def _move_history(
             f"{described(state, there)} has a history that is in use; nothing was moved",
             hint="choose another name with --workspace",
         )
-    target.moving.shut(f"is being brought here from {_from(state, here)}, and is not complete", at=present)
+    target.moving.shut(
+        f"is being brought here from {_seen_from_afar(state, here)}, and is not complete", at=present
+    )
     reach(TARGET_SHUT)
     carry(source, target, progress)
     reach(CARRIED)
     stores.write(state, msgspec.structs.replace(here, moving=True))
     reach(LEAVING)
     try:
-        source.moving.shut(f"was moved to {described(state, there)}")
+        source.moving.shut(f"was moved to {_seen_from_afar(state, there)}")
         reach(SOURCE_SHUT)
         carry(source, target, progress)  # what a worker said meanwhile
         carry_queue(source, target)
@@ -291,7 +293,8 @@ def _sit_anew(journal: Journal) -> None:
             return
 
 
-def _from(state: Path, here: Kept) -> str:
+def _seen_from_afar(state: Path, here: Kept) -> str:
+    """Where that is, for who may read it on another machine."""
     return described(state, here) if here.store else f"{socket.gethostname()}:{state / journals.JOURNAL}"
 
 
