@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from takeback import config
 from takeback.errors import BackendError, CorruptionError, FormatTooNew, TakebackError, UsageError
 from takeback.storage.bucket import Bucket, Seal, listing
 from takeback.storage.bucket.errors import explain
@@ -296,3 +297,9 @@ def test_what_is_no_address(address: str) -> None:
     with pytest.raises(UsageError, match="no address of a bucket") as caught:
         Bucket(address)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_key_that_was_given_itself_is_not_told_again() -> None:
+    with pytest.raises(UsageError) as said:
+        config.blobs_key(KEY.hex())
+    assert KEY.hex() not in str(said.value) + said.value.hint
