@@ -12,7 +12,7 @@ from takeback.core import ids
 from takeback.core.codec import text_of
 from takeback.core.events import WorkspaceBegan
 from takeback.errors import RefusedError, UsageError
-from takeback.journals import begun, journal_of
+from takeback.journals import begun, is_begun, journal_of
 from takeback.ports import Progress, silent
 from takeback.storage import stores
 from takeback.storage.registry import Registry
@@ -76,8 +76,14 @@ def find_workspace(
     """Open the workspace that a directory belongs to; None where it is not protected."""
     registry = Registry(home or config.state_home())
     root = find_root(start, registry)
-    state = registry.find(root)
+    state = find_state(root, registry)
     return Workspace(root, state, journal_of(state), progress=progress) if state else None
+
+
+def find_state(root: Path, registry: Registry) -> Path | None:
+    """The state folder of a workspace; None where it is not protected, or where its beginning failed."""
+    state = registry.find(root)
+    return state if state and is_begun(state) else None
 
 
 def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:

@@ -71,3 +71,17 @@ def test_a_server_that_is_away_does_not_hide_where_it_is(used: Call, monkeypatch
     assert done.stdout.startswith("history   the database x on no.such.host.invalid, as ")
     assert "state     " in done.stdout and "hunter2" not in done.stdout + done.stderr
     assert stores.FILE in os.listdir(done.stdout.split("state")[1].split()[0])
+
+
+def test_a_store_that_let_nobody_in_does_not_become_this_machine(
+    call: Call, folder: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever looks in between: the history is begun where takeback.toml says, or not at all."""
+    (folder / "takeback.toml").write_text(f'[store]\nstore = "$WAY"\nworkspace = "{tmp_path.name}"\n')
+    monkeypatch.setenv("WAY", "postgresql://me@127.0.0.1:1/shop")
+    assert call("save", "first").code == 4
+    for words in (("store", "show"), ("log",), ("status",), ("store", "copy", "--to", "local")):
+        assert "this machine" not in call(*words).said
+    monkeypatch.setenv("WAY", os.environ[STORE])
+    assert call("save", "first").code == 0
+    assert msgspec.json.decode(call("store", "show", "--json").stdout)["shared"]
