@@ -22,7 +22,15 @@ from takeback.core import ids
 from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.seats import Seat
-from takeback.errors import BackendError, ConflictError, JournalMoved, RefusedError, SeatHeld, UsageError
+from takeback.errors import (
+    BackendError,
+    ConflictError,
+    JournalMoved,
+    RefusedError,
+    SeatHeld,
+    StoreMoved,
+    UsageError,
+)
 from takeback.journals import begin, journal_of, visited
 from takeback.opening import find_root, refuse_too_wide
 from takeback.ports import Observed, Progress, Swap, Swapped, silent
@@ -94,7 +102,10 @@ def look(
     workspace: str = "",
     blobs: str = "",
 ) -> Outlook:
-    """Look what would be brought into this folder; nothing is changed. Refused where anything else is in it."""
+    """Look what would be brought into this folder; nothing is changed. Refused where anything else is in it.
+
+    Addresses are written as in takeback.toml: $NAME stands for a variable.
+    """
     root = Path(os.path.realpath(into))
     registry = Registry(config.state_home())
     refuse_too_wide(root)
@@ -113,8 +124,14 @@ def look(
         try:
             history = History.of(journal.read())
             seat = journal.seats.now() if journal.seats else None
+            notice = journal.moving.notice()
         finally:
             journal.close()
+    if notice:
+        raise StoreMoved(
+            f"the history of {kept.workspace} {notice}; nothing was brought",
+            hint="name the store that it is in now, with --store and --workspace",
+        )
     if run and run not in history.runs:
         raise UsageError(f"there is no run {run} in {kept.workspace}; nothing was done")
     found = Outlook(kept.workspace, seat, history, state, root, kept)
@@ -159,8 +176,7 @@ def _named(registry: Registry, store: str, workspace: str, blobs: str) -> Kept:
     if nearest and not store and (kept := stores.read(registry.state_of(nearest))):
         return msgspec.structs.replace(kept, workspace=workspace or kept.workspace)
     settings = config.read_config(find_root(here, registry)).store
-    written, bucket = store.replace("$", "$$") or settings.store, blobs.replace("$", "$$") or settings.blobs
-    name = workspace or settings.workspace
+    written, bucket, name = store or settings.store, blobs or settings.blobs, workspace or settings.workspace
     if not written or not name:
         missing = "store" if not written else "workspace"
         raise UsageError(
@@ -171,7 +187,9 @@ def _named(registry: Registry, store: str, workspace: str, blobs: str) -> Kept:
 
 
 def _refuse_another(root: Path, kept: Kept, store: str, workspace: str) -> None:
-    other = (workspace and workspace != kept.workspace) or (store and store != config.expanded(kept.store))
+    other = (workspace and workspace != kept.workspace) or (
+        store and config.expanded(store) != config.expanded(kept.store)
+    )
     if other:
         raise RefusedError(
             f"{root} belongs to the workspace {kept.workspace}; nothing was changed", hint="name a new folder"

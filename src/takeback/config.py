@@ -310,6 +310,11 @@ def blobs_key(named: str) -> bytes:
             text = Path(os.path.expanduser(named)).read_text("ascii")
         except (OSError, UnicodeDecodeError):
             text = ""
+    if re.fullmatch(r"[0-9A-Fa-f]{64}", named):
+        raise UsageError(
+            "the key of the bucket was given itself, and is known to others now; nothing was done",
+            hint="make another one, and name the variable or the file that has it: $NAME or a path",
+        )
     if not text:
         raise UsageError(f"the key of the bucket is missing: {where} has none; nothing was done", hint=hint)
     try:

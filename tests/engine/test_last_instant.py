@@ -167,26 +167,6 @@ def test_what_a_human_wrote_after_an_interrupted_exchange_is_kept_too(
     assert "kept as takeback-rescued-1-f" in why
 
 
-def test_a_version_that_comes_before_another_has_gone_back_is_kept(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tb = world.agent("f", "AGENT\n")
-
-    def human(call: int) -> None:
-        if call in (1, 2):
-            world.write("f.tmp", f"HUMAN v{call}\n")
-            os.rename(world.root / "f.tmp", world.root / "f")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(linux, "renameat2", before(linux.renameat2, human))
-        with pytest.raises(takeback.RollbackIncomplete) as caught:
-            tb.undo()
-    assert {"HUMAN v1\n", "HUMAN v2\n"} <= world.texts()
-    (why,) = [item.why for item in caught.value.report.items if str(item.target) == "f"]
-    assert "takeback-rescued-1-f" in why
-    assert not list(world.root.glob(".takeback-*"))
-
-
 def test_a_version_whose_place_was_taken_again_is_kept_under_a_visible_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,3 +253,23 @@ def test_an_action_that_spans_a_checkpoint_is_taken_back_in_two_parts(world: Wor
     assert world.read("f") == "AGENT 1\n"
     tb.undo(action)
     assert world.read("f") == "one\n"
+
+
+def test_of_two_versions_written_around_both_exchanges_each_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One before ours takes its place, and another before the first one goes back there."""
+    tb = world.agent("f", "AGENT\n")
+
+    def human(call: int) -> None:
+        if call in (1, 2):
+            world.write("f.tmp", f"HUMAN v{call}\n")
+            os.rename(world.root / "f.tmp", world.root / "f")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(linux, "renameat2", before(linux.renameat2, human))
+        with pytest.raises(takeback.RollbackIncomplete) as caught:
+            tb.undo()
+    assert world.read("f") == "HUMAN v1\n"
+    assert world.read("takeback-rescued-1-f") == "HUMAN v2\n"
+    assert "takeback-rescued-1-f" in next(i.why for i in caught.value.report.items if str(i.target) == "f")

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 import takeback
-from takeback import arriving
-from takeback.errors import RefusedError, SeatHeld, SeatLost, UsageError
-from takeback.storage import places
+from takeback import arriving, config
+from takeback.errors import RefusedError, SeatHeld, SeatLost, StoreMoved, UsageError
+from takeback.storage import places, stores
+from takeback.storage.registry import Registry
 from takeback.testing import crash
 from tests.machines import tools
 from tests.machines.conftest import DONE, FILES, MEMORY, Shop, memory, tree
@@ -210,3 +211,36 @@ def test_two_who_want_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
             tb.save()
         with takeback.open(second) as tb, pytest.raises(SeatLost, match=f"sits in .*:{first}"):
             tb.save()
+
+
+def test_an_address_may_name_variables(shop: Shop) -> None:
+    """So that no password is in a command line, nor in the state folder."""
+    shop.begin()
+    new = shop.two.folder("new")
+    shop.silent(new)
+    shop.two.takeback(
+        "resume",
+        "--into",
+        str(new),
+        "--store",
+        f"${tools.STORE}",
+        "--workspace",
+        shop.name,
+        "--blobs",
+        f"${tools.BLOBS}",
+    )
+    with shop.two.at_work():
+        kept = stores.read(Registry(config.state_home()).state_of(new))
+    assert kept and (kept.store, kept.blobs) == (f"${tools.STORE}", f"${tools.BLOBS}")
+
+
+def test_a_history_that_was_taken_elsewhere_is_not_brought_from_there(shop: Shop) -> None:
+    shop.begin()
+    shop.one.takeback("store", "copy", "--to", "local", cwd=shop.one.folder())
+    new = shop.two.folder("new")
+    with (
+        shop.two.at_work(),
+        pytest.raises(StoreMoved, match=f"was moved to {os.uname().nodename}:.*nothing was brought"),
+    ):
+        shop.look(new)
+    assert not new.exists()

@@ -16,6 +16,7 @@ from takeback.errors import RollbackIncomplete, SeatHeld, SeatLost
 from takeback.testing import crash
 from tests.machines import tools
 from tests.machines.conftest import DONE, FILES, MEMORY, Shop, memory, tree
+from tests.storage.s3.server import S3Server
 
 # Places that a run passes, with about how often: `test_nobody_disturbs_it` holds that these are all there are.
 PASSES = {
@@ -28,7 +29,7 @@ PASSES = {
     **dict.fromkeys(["database-committed", "database-recorded", "outbox-deferring", "outbox-deferred"], 1),
     "bucket-asked": 6,
     "disk-write": 40,
-    "disk-sync": 8,
+    "disk-sync": 6,
 }
 FIRST = {"journal-migrating", "lease-acquired", "share-ticket-taken", "share-listed"}
 """Passed by whoever comes first to a store, which is the first checkpoint in these tests."""
@@ -56,6 +57,17 @@ def test_a_machine_dies_in_the_middle(point: str, nth: int, shop: Shop) -> None:
 @pytest.mark.parametrize("point, nth", [case for case in EVERY if case not in SAMPLE])
 def test_a_machine_dies_anywhere(point: str, nth: int, shop: Shop) -> None:
     dies_and_goes_on(point, nth, shop)
+
+
+@pytest.mark.sweep
+def test_through_a_real_bucket(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = S3Server()
+    try:
+        for name, value in {**server.environment(), tools.BLOBS: f"s3://{server.make()}/team"}.items():
+            monkeypatch.setenv(name, value)
+        dies_and_goes_on("call-made", 3, shop)
+    finally:
+        server.stop()
 
 
 def dies_and_goes_on(point: str, nth: int, shop: Shop) -> None:

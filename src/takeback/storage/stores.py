@@ -71,6 +71,12 @@ def read(state: Path) -> Kept | None:
     return kept
 
 
+def is_same_bucket(one: Kept, other: Kept | None) -> bool:
+    """Whether content goes to the same place, in the same way."""
+    other = other or HERE
+    return (one.blobs, one.blobs_key, one.workspace) == (other.blobs, other.blobs_key, other.workspace)
+
+
 def write(state: Path, kept: Kept) -> None:
     """Remember it, atomically."""
     path, fresh = state / FILE, state / f"{FILE}.new"

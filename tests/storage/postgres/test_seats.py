@@ -104,6 +104,16 @@ def test_another_folder_reads_and_does_not_write(at: Open, tmp_path: Path) -> No
     assert said(two) == ["a", "c"]
 
 
+def test_who_may_deliver_from_anywhere_still_may_not_append(at: Open) -> None:
+    """A worker knows the end of the journal from what it wrote itself. That is no seat."""
+    one, two = at("one"), at("two")
+    say(one, "a")
+    two.decide(lambda _: [e.CheckpointTaken("delivered")])
+    with pytest.raises(SeatLost):
+        say(two, "b")
+    assert said(one) == ["a", "delivered"]
+
+
 def test_a_live_place_is_not_moved(at: Open, tmp_path: Path) -> None:
     one, two = at("one"), at("two")
     say(one, "a")

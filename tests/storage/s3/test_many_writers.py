@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from takeback import faults
+from takeback.core.events import CheckpointTaken, Mark
 from takeback.errors import BackendError
 from takeback.storage.bucket import sweep
 from takeback.testing import crash
@@ -118,6 +120,21 @@ def test_what_was_only_in_the_bucket_and_is_removed_meanwhile_is_not_named(tmp_p
         two.name(b"a record that may rely on it")
     assert two.store.missing([named])
     two.name(b"a record that does not")
+    world.verify(tmp_path)
+
+
+def test_what_is_condemned_is_still_there_and_is_copied_before_it_is_named(tmp_path: Path) -> None:
+    one = Machine(tmp_path, "one")
+    one.name(X)
+    (pack,), bucket = one.store.bucket.list("packs"), one.store.bucket
+    one.close()
+    # A clean-up has condemned it, and sleeps. It saw that nobody needs it, before the record below.
+    bucket.create("condemned/asleep", msgspec.json.encode([pack]))
+    two = Machine(tmp_path, "two")
+    assert two.store.missing([name_of(X)]) == set()
+    two.ledger.append([CheckpointTaken("kept", "", (Mark("files", name_of(X).hex()),))])
+    bucket.remove([pack, "condemned/asleep"])
+    two.close()
     world.verify(tmp_path)
 
 

@@ -66,6 +66,7 @@ def command(
     With --into a workspace of a shared store is moved to this machine, once the one that it was on is silent: its
     files and databases come into a new or empty folder as last recorded, and are read again. Without --store
     and --workspace the workspace here, or its takeback.toml, says which one. A plan is then carried on by itself.
+    Write a password as a variable, in single quotes: --store 'postgresql://me:$PASSWORD@host/database'.
     """
     if into:
         ctx.exit(_move_in(session, run, into, store, name, blobs, execute=execute, preview=preview))

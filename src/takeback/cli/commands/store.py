@@ -101,11 +101,17 @@ def move_data(done: Move) -> dict[str, Any]:
         "intents": done.copied.intents,
         "pieces": done.pieces,
         "blobs": done.blobs or None,
+        "with_history": done.with_history,
         "old": done.old or None,
     }
 
 
 def _print(session: Session, done: Move) -> None:
+    if not done.with_history:
+        said = "Brought all" if done.done else "Would bring all"
+        session.line(f"{said} content to {done.blobs}: {plural(done.pieces, 'piece')}.")
+        session.line(f"  history   stays in {done.target}")
+        return
     what = f"{plural(done.copied.events, 'event')}, {plural(done.copied.intents, 'intent')}"
     if done.done:
         session.line(f"Moved the history to {done.target}: {what}, each read back and compared.")

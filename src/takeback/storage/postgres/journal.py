@@ -38,6 +38,7 @@ from takeback.storage.postgres.link import BUSY_S, Address
 from takeback.storage.postgres.moving import PostgresMoving
 from takeback.storage.postgres.notify import Bell
 from takeback.storage.postgres.outbox import PostgresOutbox
+from takeback.storage.postgres.patience import Patience
 from takeback.storage.postgres.seats import SEAT_S, PostgresSeats
 from takeback.storage.postgres.session import Session
 from takeback.storage.rows import Batch, missing, record_of
@@ -113,32 +114,33 @@ class PostgresJournal:
             raise UsageError("the name of a stream or a key cannot have a NUL in it. Nothing was recorded")
         waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
-        self._session.refuse_nesting()  # whoever uses the connection must not wait for who waits for it
         line = self._line
-        return line.append(waiting, lambda: self._lead(line))
+        # Whoever uses the connection must not wait for who waits for it.
+        self._session.refuse_nesting(leads=line.is_led_here)
+        return line.append(waiting, lambda: self._session.held(lambda: self._lead(line)))
 
     def _lead(self, line: Line) -> None:
         """Commit what stands in line, for everybody who waits there."""
-        with self._session.using():
-            group = line.take(GROUP_MAX)
-            if len(self._loose) >= LOOSE_MAX:
-                group[0].durable = True
-            try:
-                self._carry(group)
-            except Exception as error:  # noqa: BLE001  each of them raises it in its own thread
-                for waiting in group:
-                    if not waiting.is_done:
-                        waiting.end(error)
-            except BaseException:
-                # An interrupt is for this thread alone. What was under way stays in doubt for the next.
-                self._session.let_go()
-                line.give_back(group)
-                raise
+        group = line.take(GROUP_MAX)
+        if len(self._loose) >= LOOSE_MAX:
+            group[0].durable = True
+        try:
+            self._carry(group)
+        except Exception as error:  # noqa: BLE001  each of them raises it in its own thread
+            for waiting in group:
+                if not waiting.is_done:
+                    waiting.end(error)
+        except BaseException:
+            # An interrupt is for this thread alone. What was under way stays in doubt for the next.
+            self._session.let_go()
+            line.give_back(group)
+            raise
 
     def _carry(self, group: Sequence[Waiting]) -> None:
         """Bring a group to the server, whatever happens to the connection, once."""
         patience = self._session.patience()
-        is_held = self._doubt is not None or self._rivalry > 0 or any(map(_needs_more, group))
+        unseated = self.seats is not None and not self.seats.fence  # nobody has looked yet who sits there
+        is_held = self._doubt is not None or self._rivalry > 0 or unseated or any(map(_needs_more, group))
         self._rivalry = max(0, self._rivalry - 1)
         while True:
             try:
@@ -192,22 +194,25 @@ class PostgresJournal:
             return []  # what was said before the connection was lost is there
 
         patience = self._session.patience()
-        with self._session.using():
-            while True:
-                try:
-                    self._hold(self._session.connection(), group)
-                    break
-                except self._session.error as error:
-                    lost = is_lost(error)
-                    if lost:
-                        self._session.let_go()
-                    if not lost or not patience.again():
-                        raise explain(error, self.address.name, self._world(said)) from error
-                except BaseException:
-                    self._session.let_go()
-                    raise
+        self._session.held(lambda: self._decide(group, said, patience))
         for waiting in said:
             waiting.answer()
+
+    def _decide(
+        self, group: Callable[[Db], Sequence[Waiting]], said: Sequence[Waiting], patience: Patience
+    ) -> None:
+        while True:
+            try:
+                return self._hold(self._session.connection(), group)
+            except self._session.error as error:
+                lost = is_lost(error)
+                if lost:
+                    self._session.let_go()
+                if not lost or not patience.again():
+                    raise explain(error, self.address.name, self._world(said)) from error
+            except BaseException:
+                self._session.let_go()
+                raise
 
     def _hold(self, db: Db, made: Callable[[Db], Sequence[Waiting]]) -> None:
         """Write what is `made` in a transaction that holds the row, so that nobody else moves it meanwhile."""
