@@ -194,8 +194,11 @@ class PostgresSeats:
                 hint="work on there; `takeback log` still reads here, and `takeback resume --into DIR` brings it "
                 "to a new folder",
             )
+        what = (
+            "with a state folder of which this may be a copy" if seat.place.said == here.said else "not here"
+        )
         return SeatLost(
-            f"the workspace {name} sits in {seat.place.said} since {at}, not here; nothing was recorded",
+            f"the workspace {name} sits in {seat.place.said} since {at}, {what}; nothing was recorded",
             hint="give this folder a workspace name of its own in takeback.toml, or move the workspace to a new "
             "folder: takeback resume --into DIR",
         )
