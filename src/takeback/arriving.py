@@ -153,6 +153,11 @@ def arrive(outlook: Outlook, *, progress: Progress = silent) -> Arrival:
             hint=f"end what works there, and try again in {seat.left_us / 1e6:.0f} s",
             left_s=seat.left_us / 1e6,
         )
+    if outlook.history.marks and not outlook.kept.blobs:
+        raise UsageError(
+            "it is not known from which bucket to bring the content; nothing was brought",
+            hint=f"--blobs s3://BUCKET/FOLDER, or blobs in [store] of a {config.FILE} here",
+        )
     _prepare(outlook)
     for _ in range(TRIES_MAX):
         if arrived := _bring(root, state, progress):

@@ -54,7 +54,7 @@ from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
-from takeback.trusted import CONFIG, settings_of
+from takeback.trusted import CONFIG, settings_of, without_intents
 
 
 class Assembly:
@@ -88,7 +88,10 @@ class Assembly:
     @cached_property
     def settings(self) -> config.Config:
         """takeback.toml, as a human wrote or accepted it: an agent must not loosen its own protection."""
-        given, notice = settings_of(self.root, self.history, self._contents)
+        return self._settings(self.history)
+
+    def _settings(self, history: History) -> config.Config:
+        given, notice = settings_of(self.root, history, self._contents)
         kept = stores.read(self.state)
         if not notice and given.store.store and not (kept and kept.store):
             notice = (
@@ -313,6 +316,9 @@ class Assembly:
         away: Callable[[BackendError], None] = lambda _: None,
     ) -> Courier:
         """A worker that delivers what committed runs have deferred."""
+        if not self.ledger.history.seq and "settings" not in self.__dict__:
+            # It needs the history for this alone, and nothing of the very many intents that may be in it.
+            self.__dict__["settings"] = self._settings(without_intents(self.journal))
         return Courier(
             self.outbox,
             self._delivery,

@@ -25,6 +25,16 @@ ANCHOR = "journal.anchor"
 SETTLED = crash_point("store-settled")
 
 
+def is_begun(state: Path) -> bool:
+    """Whether the workspace was begun, and not only tried to be: a store may have refused.
+
+    An anchor with lines tells of a journal that is gone, which is another matter.
+    """
+    anchor = state / ANCHOR
+    is_anchored = anchor.exists() and anchor.stat().st_size > 0
+    return is_anchored or (state / JOURNAL).exists() or stores.read(state) is not None
+
+
 def journal_of(state: Path) -> Journal:
     """The journal of a workspace that has been begun."""
     return opened(state, _settled(state))

@@ -139,9 +139,14 @@ class Workspace(Running):
 
     def _end_recording(self, id: str, outcome: e.Outcome, why: str = "") -> None:
         # Where its end cannot be recorded now, the last sign of life proves later what was its own.
-        self.tracker.life.show(id)
-        self.tracker.end_single(id, outcome, why=why)
-        self.tracker.life.end(id)
+        life = self.tracker.life
+        life.show(id)
+        try:
+            self.tracker.end_single(id, outcome, why=why)
+        except BaseException:
+            life.give_up(id)
+            raise
+        life.end(id)
 
     # Taking back
 

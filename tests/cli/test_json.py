@@ -87,9 +87,9 @@ def test_every_command_is_here() -> None:
     # their own: tests/workflows/test_commands.py, test_plan.py. An answer needs a question: see test_questions.py.
     # And `guard` a server: see test_guard.py. `outbox` and `dead`: tests/outbox/test_commands.py. Agents and their
     # daemon: tests/agents/test_install.py, test_doctor.py, tests/daemon/test_control.py. And
-    # tests/leases, tests/export.
+    # tests/leases, tests/export; `store`: tests/cli/test_store.py.
     elsewhere = {"run", "plan", "workflow", "monitor", "approve", "deny", "guard", "outbox", "dead"}
-    elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export"}
+    elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export", "store"}
     assert WORDS.keys() == KEYS.keys()
     assert {name.split()[0] for name in WORDS} == COMMANDS.keys() - elsewhere
 

@@ -84,6 +84,19 @@ def test_a_remembered_secret_is_hidden_wherever_its_change_is_told() -> None:
         assert SECRET not in line and line.count(HIDDEN) == 1
 
 
+def test_nor_does_the_name_of_its_version_give_it_away() -> None:
+    """A digest of something short can be guessed."""
+    pins = [str(n) for n in range(8)]
+    cases: list[tuple[Any, Any]] = [("1234", "5678"), (pins, [*pins, "8"])]
+    for old, new in cases:
+        before, after = {"/pin_token": old}, {"/pin_token": new}
+        (change,) = changes("r1", before, after)
+        for line in memory(before, after):
+            assert change.before.id not in line and change.after.id not in line
+    shown = as_line(record(e.ChangesSeen("a2", changes("r1", {}, {"/pin_token": "1234"})), seq=9))
+    assert [(one.before, one.after) for one in undo_list([shown])] == [("", "hidden, of event 9")]
+
+
 def test_what_is_remembered_under_an_ordinary_name_is_shown() -> None:
     for line in memory({"/goal": "walk"}, {"/goal": {}, "/a~1b": ["run"]}):
         assert HIDDEN not in line and "walk" in line and "run" in line

@@ -129,24 +129,42 @@ def test_an_interrupt_while_the_end_is_recorded_loses_no_change(
     assert world.read("f") == "one\n"
 
 
-def test_an_interrupt_right_after_an_exchange_keeps_the_humans_version(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tb = world.agent("f", "AGENT\n")
+def interrupted_exchange(world: World, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A human writes right before an exchange, after which the undo is cut short: their version is in its folder."""
+    tb = world.agent(name, "AGENT\n")
     with monkeypatch.context() as patch:
         patch.setattr(
             linux,
             "renameat2",
-            before(linux.renameat2, lambda n: world.write("f", "HUMAN\n") if n == 1 else None),
+            before(linux.renameat2, lambda n: world.write(name, "HUMAN\n") if n == 1 else None),
         )
         patch.setattr(Restorer, "_is_ours", interrupt)
         with pytest.raises(KeyboardInterrupt):
             tb.undo()
     tb.close()
-    tb = world.open()
+
+
+def test_an_interrupt_right_after_an_exchange_keeps_the_humans_version(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted_exchange(world, monkeypatch, "f")
     with pytest.raises(takeback.RollbackIncomplete):
-        tb.undo()
+        world.open().undo()
     assert world.read("f") == "HUMAN\n"
+
+
+def test_what_a_human_wrote_after_an_interrupted_exchange_is_kept_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its place is ours, and they go on from there. Their earlier version waits to come back."""
+    interrupted_exchange(world, monkeypatch, "f")
+    world.write("f", "LATER\n")
+    with pytest.raises(takeback.RollbackIncomplete) as caught:
+        world.open().undo()
+    assert world.read("f") == "LATER\n"
+    assert world.read("takeback-rescued-1-f") == "HUMAN\n"
+    (why,) = [item.why for item in caught.value.report.items if str(item.target) == "f"]
+    assert "kept as takeback-rescued-1-f" in why
 
 
 def test_a_version_whose_place_was_taken_again_is_kept_under_a_visible_name(
@@ -179,17 +197,7 @@ def test_a_version_whose_folder_is_gone_is_kept_under_a_visible_name(
 ) -> None:
     """The human's version waits in the staging folder of a rollback that was cut short; then its folder goes."""
     (world.root / "sub").mkdir()
-    tb = world.agent("sub/f", "AGENT\n")
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            linux,
-            "renameat2",
-            before(linux.renameat2, lambda n: world.write("sub/f", "HUMAN\n") if n == 1 else None),
-        )
-        patch.setattr(Restorer, "_is_ours", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            tb.undo()
-    tb.close()
+    interrupted_exchange(world, monkeypatch, "sub/f")
     shutil.rmtree(world.root / "sub")
     world.write("takeback-rescued-1-f", "a name that is taken\n")
     tb = world.open()
@@ -245,3 +253,23 @@ def test_an_action_that_spans_a_checkpoint_is_taken_back_in_two_parts(world: Wor
     assert world.read("f") == "AGENT 1\n"
     tb.undo(action)
     assert world.read("f") == "one\n"
+
+
+def test_of_two_versions_written_around_both_exchanges_each_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One before ours takes its place, and another before the first one goes back there."""
+    tb = world.agent("f", "AGENT\n")
+
+    def human(call: int) -> None:
+        if call in (1, 2):
+            world.write("f.tmp", f"HUMAN v{call}\n")
+            os.rename(world.root / "f.tmp", world.root / "f")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(linux, "renameat2", before(linux.renameat2, human))
+        with pytest.raises(takeback.RollbackIncomplete) as caught:
+            tb.undo()
+    assert world.read("f") == "HUMAN v1\n"
+    assert world.read("takeback-rescued-1-f") == "HUMAN v2\n"
+    assert "takeback-rescued-1-f" in next(i.why for i in caught.value.report.items if str(i.target) == "f")

@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import takeback
@@ -159,6 +160,11 @@ def test_what_cannot_be_brought_is_refused(shop: Shop) -> None:
             arriving.look(new, store=os.environ[tools.STORE], workspace="nowhere")
         with pytest.raises(UsageError, match="from which workspace"):
             arriving.look(new, store=os.environ[tools.STORE])
+        blind = arriving.look(new, store=os.environ[tools.STORE], workspace=shop.name)
+        assert shop.silent(new).history.marks
+        with pytest.raises(UsageError, match="from which bucket"):
+            arriving.arrive(msgspec.structs.replace(blind, seat=None))
+        assert not new.exists()
         own = shop.two.folder("own")
         own.mkdir()
         takeback.open(own).close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ import pytest
 import takeback
 from takeback.core.lifecycle import Life
 from takeback.core.seats import WorkspaceSeated
-from takeback.errors import SeatHeld, SeatLost
+from takeback.errors import RollbackIncomplete, SeatHeld, SeatLost
 from takeback.testing import crash
 from tests.machines import tools
 from tests.machines.conftest import DONE, FILES, MEMORY, Shop, memory, tree
+from tests.storage.s3.server import S3Server
 
 # Places that a run passes, with about how often: `test_nobody_disturbs_it` holds that these are all there are.
 PASSES = {
@@ -24,13 +26,14 @@ PASSES = {
     **dict.fromkeys(["call-before-record", "call-recorded", "call-made", "call-ended"], 6),
     **dict.fromkeys(["action-began", "action-ending", "action-ended"], 6),
     **dict.fromkeys(["pack-written", "pack-synced", "share-sent", "share-noted", "share-done"], 5),
-    **dict.fromkeys(["lease-acquired", "share-ticket-taken", "share-listed"], 1),
     **dict.fromkeys(["sqlite-committing", "sqlite-committed", "sqlite-copying", "sqlite-copied"], 1),
     **dict.fromkeys(["database-committed", "database-recorded", "outbox-deferring", "outbox-deferred"], 1),
     "bucket-asked": 6,
     "disk-write": 40,
-    "disk-sync": 8,
+    "disk-sync": 6,
 }
+FIRST = {"journal-migrating", "lease-acquired", "share-ticket-taken", "share-listed"}
+"""Passed by whoever comes first to a store, which is the first checkpoint in these tests."""
 SAMPLE = [("call-made", 3), ("database-committed", 1)]
 EVERY = [(point, nth) for point, most in PASSES.items() for nth in sorted({1, (most + 1) // 2, most})]
 
@@ -38,9 +41,10 @@ EVERY = [(point, nth) for point, most in PASSES.items() for nth in sorted({1, (m
 def test_nobody_disturbs_it(shop: Shop) -> None:
     with crash.at("", lambda: None) as passes, shop.one.at_work():
         tools.work(str(shop.one.folder()))
-    assert set(passes) - {"journal-migrating"} == set(PASSES)
-    with shop.one.at_work():
-        tools.deliver(str(shop.one.folder()))
+    assert set(passes) - FIRST == set(PASSES)
+    with shop.two.at_work():  # a worker may be anywhere
+        shop.two.folder("worker").mkdir()
+        tools.deliver(str(shop.two.folder("worker")))
     assert tree(shop.one.folder()) == FILES and shop.booked() == DONE
     assert memory(shop.one, shop.one.folder()) == MEMORY
 
@@ -54,6 +58,17 @@ def test_a_machine_dies_in_the_middle(point: str, nth: int, shop: Shop) -> None:
 @pytest.mark.parametrize("point, nth", [case for case in EVERY if case not in SAMPLE])
 def test_a_machine_dies_anywhere(point: str, nth: int, shop: Shop) -> None:
     dies_and_goes_on(point, nth, shop)
+
+
+@pytest.mark.sweep
+def test_through_a_real_bucket(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = S3Server()
+    try:
+        for name, value in {**server.environment(), tools.BLOBS: f"s3://{server.make()}/team"}.items():
+            monkeypatch.setenv(name, value)
+        dies_and_goes_on("call-made", 3, shop)
+    finally:
+        server.stop()
 
 
 def dies_and_goes_on(point: str, nth: int, shop: Shop) -> None:
@@ -218,3 +233,51 @@ def test_a_copy_of_the_state_folder_is_another_place(shop: Shop) -> None:
             tb.save("on the other machine")
     with shop.one.at_work(), takeback.open(shop.one.folder()) as tb:
         tb.save("on the first one")
+
+
+def test_the_repository_comes_along(shop: Shop) -> None:
+    root, new = shop.one.folder(), shop.two.folder("new")
+
+    def git(folder: Path, *words: str) -> str:
+        done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    git(root, "init", "-q", "-b", "main")
+    (root / "code.py").write_text("1")
+    git(root, "add", "code.py")
+    git(root, "commit", "-qm", "first")
+    git(root, "branch", "other")
+    (root / "code.py").write_text("2")
+    git(root, "add", "code.py")
+    shop.begin()
+    shown = [("log", "--oneline", "--all"), ("status", "--porcelain"), ("diff", "--cached"), ("branch",)]
+    before = [git(root, *words) for words in shown]
+    shop.moved(new)
+    assert [git(new, *words) for words in shown] == before
+    git(new, "fsck", "--strict")
+    with shop.two.at_work(), takeback.open(new) as tb:
+        tb.save("here")
+        made = [change for action in tb.history.actions.values() for change in action.changes]
+        assert [change for change in made if change.before != change.after] == []  # but git's own stamps
+        with tb.recording("agent"):
+            git(new, "commit", "-qm", "second")
+        assert tb.undo().verdict == "clean"
+    assert [git(new, *words) for words in shown] == before
+
+
+def test_what_lies_outside_is_of_the_other_machine(shop: Shop, tmp_path: Path) -> None:
+    """The same path here is another file: it is left alone, and the undo says so."""
+    away = tmp_path / "away.txt"
+    away.write_text("before")
+    shop.begin()
+    shop.one.takeback("run", "--", "sh", "-c", f"echo changed > {away}; echo x > made", cwd=shop.one.folder())
+    new = shop.two.folder("new")
+    shop.moved(new)
+    with shop.two.at_work(), takeback.open(new) as tb:
+        (run,) = tb.history.runs
+        assert str(away) in {target.name for target in tb.history.targets()}
+        with pytest.raises(RollbackIncomplete) as left:
+            tb.undo(run)
+        said = {item.target.name: item.why for item in left.value.report.items}
+        assert f"outside the workspace, on the machine of {os.uname().nodename}" in said[str(away)]
+    assert away.read_text() == "changed\n" and not (new / "made").exists()

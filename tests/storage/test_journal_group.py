@@ -20,6 +20,7 @@ from takeback.core import ids
 from takeback.core.events import CheckpointTaken
 from takeback.core.intents import IntentsReleased
 from takeback.core.record import Record
+from takeback.engine.ledger import Ledger
 from takeback.errors import BackendError, JournalMoved, LeaseLost, UsageError
 from takeback.storage import line, sqlite_session
 from takeback.storage.sqlite import SqliteJournal
@@ -63,7 +64,10 @@ def at(point: str, do: Callable[[int], object]) -> Iterator[Counter[str]]:
 
 
 def in_one_group(
-    journal: SqliteJournal, appends: list[Append], leaving: Callable[[], object] = lambda: None
+    journal: SqliteJournal,
+    appends: list[Append],
+    leaving: Callable[[], object] = lambda: None,
+    leading: Append | None = None,
 ) -> tuple[list[Future[Answer]], Counter[str]]:
     """Let these stand in line while another append is being committed; `leaving` is done as that ends."""
     is_under_way, may_go_on = threading.Event(), threading.Event()
@@ -75,7 +79,7 @@ def in_one_group(
             leaving()
 
     with ThreadPoolExecutor(len(appends) + 1) as pool, at("journal-anchored", hold) as passes:
-        leading = pool.submit(say, journal, "leading")
+        leader = pool.submit(leading or (lambda: say(journal, "leading")))
         assert is_under_way.wait(20)
         found = []
         for place, append in enumerate(appends, 1):
@@ -83,7 +87,7 @@ def in_one_group(
             while len(journal._line) < place:
                 pass
         may_go_on.set()
-        leading.result(20)
+        leader.result(20)
         for one in found:
             one.exception(20)
     return found, passes
@@ -191,6 +195,22 @@ def test_whoever_has_the_connection_does_not_wait_for_who_waits_for_it(journal: 
             say(journal, "handler")
         other.result(20)
     assert texts(journal) == ["first", "handler", "other"]
+
+
+def test_the_ledger_keeps_nobody_from_sharing_a_commit(journal: SqliteJournal) -> None:
+    """It applies what was appended in the order of the journal, whoever comes back first."""
+    ledger = Ledger(journal)
+    ledger.refresh()
+
+    def append(text: str) -> Append:
+        return lambda: ledger.append([CheckpointTaken(text)], ids.WORKSPACE)
+
+    found, passes = in_one_group(journal, [append(f"t{n}") for n in range(8)], leading=append("leading"))
+    assert passes["journal-committed"] == 2
+    assert ledger.history.seq == journal.head().count == 10
+    assert list(ledger.history.checkpoints) == [f"c{seq}" for seq in range(1, 11)]
+    assert not ledger.history.breaches
+    assert [one.result()[0].seq for one in found] == list(range(3, 11))
 
 
 @contextmanager

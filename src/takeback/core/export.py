@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core import ids
-from takeback.core.change import ABSENT, Change, Target
+from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.intents import RESOURCE as OUTBOX
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.memory import keys_of
@@ -67,7 +67,7 @@ def as_line(record: Record) -> dict[str, Any]:
         "id": record.id or None,
         "type": type_of(record.event),
         "digest": record.digest,
-        "event": _shown(record.event),
+        "event": _shown(record),
     }
 
 
@@ -143,26 +143,36 @@ def _version(version: Mapping[str, Any]) -> str:
     return "" if version["id"] == ABSENT.id else str(version["id"])
 
 
-def _shown(event: e.Event) -> Any:
+def _shown(record: Record) -> Any:
     """All that an event says, as it may be seen."""
+    event = record.event
     for field in ("changes", "swaps"):
         if changes := getattr(event, field, ()):
-            event = msgspec.structs.replace(event, **{field: tuple(map(_without_secrets, changes))})
+            shown = tuple(_without_secrets(change, record.seq) for change in changes)
+            event = msgspec.structs.replace(event, **{field: shown})
     return view(msgspec.to_builtins(event))
 
 
-def _without_secrets(change: Change) -> Change:
+def _without_secrets(change: Change, seq: int) -> Change:
     """A value that is remembered under a name like `api_token`, or below one, is none for others."""
     if change.target.resource != MEMORY:
         return change
     names = keys_of(change.target.name)
     before, after = (
-        msgspec.structs.replace(
-            version, data=functools.reduce(lambda data, name: view_of(name, data), names, version.data)
-        )
-        for version in (change.before, change.after)
+        _hidden(change.before, names, "hidden"),
+        _hidden(change.after, names, f"hidden, of event {seq}"),
     )
     return msgspec.structs.replace(change, before=before, after=after)
+
+
+def _hidden(version: Version, names: Sequence[str], called: str) -> Version:
+    """A version as it may be seen. A digest of something short can be guessed, so what is hidden has another name."""
+    # Of a list that grew, a version may have no value with it: then its name has to tell whether it is a secret.
+    given = "?" if version.data is None else version.data
+    data = functools.reduce(lambda data, name: view_of(name, data), names, given)
+    if not version or data == given:
+        return version
+    return msgspec.structs.replace(version, id=called, data=data)
 
 
 def _iso(at_us: int) -> str:

@@ -8,6 +8,7 @@ from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
+from takeback.core.rollback import Verdict, judge
 from takeback.core.subjects import Action, Run
 from takeback.engine.calls import Calls, change_of, is_outside, is_taken_back
 from takeback.engine.tracker import Tracker, shared
@@ -37,10 +38,26 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
             tracker.ledger.append(
                 [e.RunEnded(e.Outcome.STOPPED, "the process that led it has ended")], run.id
             )
+        elif why := _unproved(history, run):
+            tracker.ledger.append([e.RunHandedOver(why)], run.id)
         else:
             why = "the workspace was moved" if tracker.is_left_behind(run.id) else "its process died"
             tracker.ledger.append([e.RunInterrupted(why)], run.id)
     return notes
+
+
+def _unproved(history: History, run: Run) -> str:
+    """Why a run that failed must not just be tried again: it took itself back, and not all of that is proved.
+
+    Had it not died, it would have handed itself over for this.
+    """
+    own = {id for id in run.actions if history.actions[id].is_tool}
+    for action in reversed(history.actions.values()):
+        if isinstance(action.began, e.RollbackBegan) and own and own <= set(action.began.of):
+            if judge(action.items) is Verdict.PARTIAL:
+                return f"it failed and its process died; of what {action.id} took back, not all could be verified"
+            break
+    return ""
 
 
 def _is_running(history: History, run: Run) -> bool:

@@ -19,7 +19,7 @@ from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
 from takeback.core.selection import Filter, Selection, any_target
-from takeback.engine import deeds, restoring, unseen
+from takeback.engine import deeds, elsewhere, restoring, unseen
 from takeback.engine.calls import Calls, left_standing
 from takeback.engine.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
@@ -174,12 +174,13 @@ class Rollbacks:
     # The plan
 
     def _plan(self, chosen: Selection, on_conflict: OnConflict, wanted: Filter = any_target) -> Plan:
+        chosen, far = elsewhere.without(self.ledger.history, chosen)
         chosen, hidden = unseen.without(chosen, self._seen)
         plan = plan_rollback(
             self.ledger.history, chosen, self._seen, on_conflict=on_conflict, divisible=self._is_divisible
         )
         plan = self._foresee(self._merge(plan))
-        return msgspec.structs.replace(plan, items=(*plan.items, *hidden, *self._left(plan, wanted)))
+        return msgspec.structs.replace(plan, items=(*plan.items, *far, *hidden, *self._left(plan, wanted)))
 
     def _choices(self, plan: Plan, chosen: Selection, wanted: Filter = any_target) -> tuple[str, ...]:
         """What a user can choose where a plan would stop: each is tried, and only what helps is offered."""

@@ -140,6 +140,13 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
             self._beat.stop()
             if self._body and self._ledger.history.actions[self._body].life is not Life.OPEN:
                 self._beat.remove(self._body)
+            elif self._body and in_time:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        """No end could be recorded. As if its process had died, it may be continued, also by this one."""
+        for id in self._ledger.history.runs[self.id].actions:
+            self._tracker.life.give_up(id)
 
     def _begin(self) -> bool:
         """Begin, continue or replay; False while another process is at it."""

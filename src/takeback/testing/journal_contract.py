@@ -30,21 +30,19 @@ from takeback.core.record import Record, seal
 from takeback.errors import JournalMoved, UsageError
 from takeback.ports import Head, Journal
 from takeback.testing.crash import child_environment
+from takeback.testing.of_journal import OfJournal
 
 WRITERS = 6
 EACH = 20
 PROCESSES = 3
 
 
-class JournalContract:
+class JournalContract(OfJournal):
     """Subclass it, with a name that pytest collects."""
-
-    def open(self, where: Path) -> Journal:
-        """The journal that is kept in this folder; the same one for the same folder."""
-        raise NotImplementedError
 
     @pytest.fixture
     def journal(self, tmp_path: Path) -> Iterator[Journal]:
+        """Not looked at afterwards: tests here close it, too."""
         journal = self.open(tmp_path)
         yield journal
         journal.close()

@@ -14,7 +14,7 @@ class OfJournal:
     """Subclass a contract, with a name that pytest collects."""
 
     def open(self, where: Path) -> Journal:
-        """The journal that is kept in this folder."""
+        """The journal that is kept in this folder; the same one for the same folder."""
         raise NotImplementedError
 
     @pytest.fixture

@@ -101,8 +101,13 @@ def go_away_at(proxy: Proxy, place: str, nth: int, *, answers: int = 0) -> None:
     faults.set_hook(hook)
 
 
-# The second transaction records an outcome. The answers to what it writes, and to its commit, get lost in turn.
-MOMENTS = [*((place, 3, 0) for place in PLACES), *(("journal-inside", 2, n) for n in ANSWERS)]
+# The second transaction records an outcome. The answers to what it writes, and to its commit, get lost in turn. All
+# that come after the first are recorded together.
+MOMENTS = [
+    *((place, 2 if place == "outbox-settled" else 3, 0) for place in PLACES),
+    *(("journal-inside", 2, n) for n in ANSWERS),
+    *(("journal-inside", 4, n) for n in ANSWERS),
+]
 
 
 @pytest.mark.parametrize("place, nth, answers", MOMENTS)

@@ -21,6 +21,7 @@ from takeback.storage.postgres.journal import PostgresJournal
 from takeback.testing import crash
 from takeback.testing.clock import ManualClock
 from tests.resources.postgres.world import Server
+from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.world import STORE
 
 Open = Callable[..., PostgresJournal]
@@ -102,6 +103,16 @@ def test_another_folder_reads_and_does_not_write(at: Open, tmp_path: Path) -> No
     # Its own folder goes on without a word.
     say(one, "c")
     assert said(two) == ["a", "c"]
+
+
+def test_who_may_deliver_from_anywhere_still_may_not_append(at: Open) -> None:
+    """A worker knows the end of the journal from what it wrote itself. That is no seat."""
+    one, two = at("one"), at("two")
+    say(one, "a")
+    two.decide(lambda _: [e.CheckpointTaken("delivered")])
+    with pytest.raises(SeatLost):
+        say(two, "b")
+    assert said(one) == ["a", "delivered"]
 
 
 def test_a_live_place_is_not_moved(at: Open, tmp_path: Path) -> None:
@@ -252,3 +263,36 @@ def test_who_sat_down_in_vain_does_not_sit(at: Open) -> None:
     with pytest.raises(SeatLost, match="sits in host-two"):
         say(one, "after it")
     assert said(two) == ["first"]
+
+
+@pytest.mark.parametrize("side", [CLIENT, SERVER])
+def test_a_move_whose_connection_is_cut_happens_once(side: str, at: Open, tmp_path: Path) -> None:
+    proxy = Proxy(os.environ[STORE])
+    places = [Place(name, f"host-{name}", f"/work/{name}") for name in ("one", "two")]
+    journals = []
+    for place in places:
+        anchor = tmp_path / f"{place.id}.anchor"
+        Anchor(anchor).start(lost=0)
+        journals.append(PostgresJournal(proxy.dsn, str(tmp_path), anchor, place=place))
+    say(journals[0], "first")
+    for turn, cut in enumerate(range(0, 1600, 80), 1):
+        journal = journals[turn % 2]
+        silence(tmp_path)
+        after = journal.head().count
+        proxy.cut_after(side, cut)
+        assert journal.seats
+        seat = journal.seats.take([TREE], after=after)
+        proxy.disarm()
+        now = journal.seats.now()
+        assert now and now.fence == seat.fence and now.place == places[turn % 2]
+        assert journal.head().count == after + 1
+        say(journal, f"{turn}")
+        with pytest.raises(SeatLost):
+            say(journals[(turn + 1) % 2], "late")
+    moves = [r.event.fence for r in journals[0].read() if isinstance(r.event, WorkspaceSeated)]
+    assert moves == sorted(set(moves)) and len(moves) == 21
+    assert proxy.cuts >= 10
+    for journal in journals:
+        assert list(journal.check()) == []
+        journal.close()
+    proxy.close()

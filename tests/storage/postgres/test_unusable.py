@@ -141,6 +141,35 @@ def test_in_the_middle_of_a_run_and_it_goes_on_later(root: Path) -> None:
     assert not (root / "one").exists() and not (root / "two").exists()
 
 
+def program_that_lives_on(folder: str) -> None:
+    """Its line is cut; later it goes on by itself, in the same process."""
+    line, root = way_of_its_own(), Path(folder)
+    with takeback.open(root) as tb:
+        for attempt in (1, 2):
+            try:
+                with tb.run("job", key="job") as run:
+                    for name in ("one", "two"):
+                        with run.step(name):
+                            run.call(work, str(root / name))
+                            if attempt == 1 and name == "two":
+                                line.cut()
+            except BackendError:
+                assert attempt == 1
+                line.mend()
+            else:
+                assert attempt == 2
+
+
+def test_in_the_middle_of_a_run_and_the_same_process_goes_on_later(root: Path) -> None:
+    done = crash.run("never", 1, [f"{__name__}:program_that_lives_on", root])
+    assert done.returncode == 0, done.stderr
+    assert ((root / "one").read_text(), (root / "two").read_text()) == ("x", "x"), "nothing is done twice"
+    with takeback.open(root) as tb:
+        (run,) = tb.history.runs.values()
+        assert run.life is Life.DONE
+        assert tb.undo(run.id).verdict == "clean"
+
+
 def test_at_an_undo(root: Path, line: Line) -> None:
     with takeback.open(root) as tb:
         with tb.recording("agent"):
@@ -253,6 +282,16 @@ def test_a_wrong_password(server: Server) -> None:
             assert "hunter2" not in str(caught.value) and "password" in caught.value.hint
     finally:
         rules.write_text(before)
+
+
+def test_a_wrong_name_does_not_look_like_a_history_that_is_gone(
+    root: Path, line: Line, tmp_path: Path
+) -> None:
+    with takeback.open(root) as tb:
+        assert tb.notices == []
+    (tmp_path / "other").mkdir()
+    with takeback.open(tmp_path / "other", store=line.dsn, workspace=f"{tmp_path} typo") as tb:
+        assert any(f"a new history was begun in the store, as {tmp_path} typo" in one for one in tb.notices)
 
 
 @pytest.mark.parametrize(

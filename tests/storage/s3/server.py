@@ -50,6 +50,11 @@ class S3Server:
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
     def options(self, **keys: str) -> dict[str, str]:
         """What the driver has to know."""
         return {"aws_endpoint_url": self.endpoint, "aws_region": "us-east-1", **(keys or KEYS)}
@@ -58,23 +63,28 @@ class S3Server:
         """The same, for a user."""
         return {name.upper(): given for name, given in self.options(**keys).items()}
 
-    def start(self) -> None:
+    def start(self, *, full: bool = False) -> None:
+        """Start it, if wanted as one that has no room for anything new."""
+        more = ["-volume.minFreeSpace=100"] if full else []
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(self._command, cwd=self.folder, stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self._command, *more], cwd=self.folder, stdout=log, stderr=log)
         deadline = time.monotonic() + WAIT_S
-        while not self._answers():
+        while not self._answers(full=full):
             if time.monotonic() > deadline or self._process.poll() is not None:
                 self.halt()
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])
             time.sleep(0.05)
 
-    def _answers(self) -> bool:
-        """Whether it takes in bytes and not only connections."""
+    def _answers(self, *, full: bool) -> bool:
+        """Whether it takes in bytes and not only connections; a full one gives back what it took in before."""
         try:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
-            request = urllib.request.Request(f"http://127.0.0.1:{self._filer}/ready", b"ready", method="PUT")
+            body = None if full else b"ready"
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{self._filer}/ready", body, method="GET" if full else "PUT"
+            )
             with urllib.request.urlopen(request, timeout=5) as answer:
-                return bool(answer.status == 201)
+                return bool(answer.status == (200 if full else 201))
         except OSError:
             return False
 

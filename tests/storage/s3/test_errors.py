@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from takeback import config
 from takeback.errors import BackendError, CorruptionError, FormatTooNew, TakebackError, UsageError
 from takeback.storage.bucket import Bucket, Seal, listing
+from takeback.storage.bucket.errors import explain
 from takeback.storage.packs import text_name
 from takeback.testing.blob_contract import name_of
 from tests.storage.s3 import world
@@ -94,6 +96,71 @@ def test_a_server_that_comes_back_is_waited_for(s3: S3Server, tmp_path: Path) ->
     finally:
         starting.join()
     assert one.store.bucket.requests["put"] > tried + 1
+    one.close()
+    world.verify(tmp_path)
+
+
+def test_a_bucket_that_is_full(s3: S3Server, tmp_path: Path) -> None:
+    one = Machine(tmp_path, "one")
+    one.name(b"first")
+    one.close()
+    s3.halt()
+    s3.start(full=True)
+    try:
+        error = failing(tmp_path, options=s3.options())
+        assert "answers that it failed: InternalError" in error.message and "full" in error.hint
+        reader = Machine(tmp_path, "two")
+        assert reader.store.get(name_of(b"first")) == b"first"
+        reader.close()
+    finally:
+        s3.halt()
+        s3.start()
+    again = Machine(tmp_path, "one")
+    again.name(b"second")
+    assert again.store.unshared({name_of(b"precious")}) == set()
+    again.close()
+    world.verify(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        ("403 Forbidden: <Code>QuotaExceeded</Code>", "is full: QuotaExceeded"),
+        (
+            "507 Insufficient Storage: <Code>XMinioStorageFull</Code><Message>no room</Message>",
+            "is full: XMinio",
+        ),
+        ("400 Bad Request: <Code>ExpiredToken</Code>", "lets nobody in with these credentials: ExpiredToken"),
+        ("503 Slow Down: <Code>SlowDown</Code>", "answers that it failed: SlowDown"),
+        (
+            "400 Bad Request: <Code>InvalidArgument</Code><Message>no</Message>",
+            r"refused: InvalidArgument \(no\)",
+        ),
+    ],
+)
+def test_what_other_servers_say(answer: str, said: str) -> None:
+    told = explain(
+        Exception(f"Generic S3 error: Server returned non-2xx status code: {answer}"), "the bucket shop"
+    )
+    with pytest.raises(BackendError, match=f"the bucket shop {said}"):
+        raise told
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_fork_is_told_and_does_not_hang(tmp_path: Path) -> None:
+    one = Machine(tmp_path, "one")
+    one.name(b"first")
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            one.name(b"of the child")
+        except BackendError as error:
+            os._exit(0 if "forked from one that has used it" in error.message else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    one.name(b"second")
     one.close()
     world.verify(tmp_path)
 

@@ -16,6 +16,7 @@ def command(session: Session) -> None:
     """Show how much disk the recorded history takes"""
     with session.workspace() as workspace:
         stats = workspace.store.stats()
+        shared = workspace.store.shared_bytes()
         quota = workspace.settings.store.quota_bytes
         journal = sum(
             _size(workspace.state / name) for name in ("journal.db", "journal.db-wal", "journal.anchor")
@@ -26,6 +27,7 @@ def command(session: Session) -> None:
         return session.data(
             {
                 "content_bytes": content,
+                "bucket_bytes": shared,
                 "blobs": stats.blobs,
                 "journal_bytes": journal,
                 "index_bytes": index,
@@ -34,6 +36,8 @@ def command(session: Session) -> None:
         )
     pieces = f"{plural(stats.blobs, 'piece')} in {plural(stats.packs, 'pack')}"
     session.line(f"content   {sized(content):>10}   {pieces}")
+    if shared:
+        session.line(f"bucket    {sized(shared):>10}   the same content, for all machines, as last seen")
     session.line(f"journal   {sized(journal):>10}")
     session.line(f"index     {sized(index):>10}   a cache, made again when it is missing")
     if quota:

@@ -58,10 +58,10 @@ def show(session: Session) -> None:
 
 
 def _say_where(session: Session) -> None:
-    from takeback.opening import find_root
+    from takeback.opening import find_root, find_state
 
     registry = Registry(config.state_home())
-    if state := registry.find(find_root(".", registry)):
+    if state := find_state(find_root(".", registry), registry):
         session.line(f"history   {described(state, stores.read(state) or HERE)}")
         session.line(f"state     {state}")
 

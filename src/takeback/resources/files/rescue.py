@@ -63,8 +63,8 @@ def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Content
         for swap in swaps:
             known = {_print(entry_of(version)) for version in (swap.present, swap.goal)}
             for name in (new_name(paths[swap.target]), old_name(paths[swap.target])):
-                if _looked_at(staging, name, contents) not in (None, *known):
-                    kept[swap.target] = _give_back(place, staging, name, paths[swap.target])
+                if _looked_at(staging.fd, name, contents) not in (None, *known):
+                    kept[swap.target] = _give_back(place, staging, name, paths[swap.target], known, contents)
     staging.close()
     staging.free()
     return Rescued(True, kept)
@@ -103,19 +103,19 @@ def _print(entry: Entry | None) -> Print:
     return (entry.kind, entry.content) if entry is not None else ("", b"")
 
 
-def _looked_at(staging: LeftStaging, name: bytes, contents: Contents) -> Print | None:
+def _looked_at(folder_fd: int, name: bytes, contents: Contents) -> Print | None:
     """None where there is nothing. What cannot be read is nobody's that we know."""
     try:
-        found = os.stat(name, dir_fd=staging.fd, follow_symlinks=False)
+        found = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
     kind = kind_of(found.st_mode)
     if kind == LINK:
-        return kind, os.readlink(name, dir_fd=staging.fd)
+        return kind, os.readlink(name, dir_fd=folder_fd)
     if kind != FILE:
         return kind, b""
     try:
-        fd = os.open(name, FILE_FLAGS, dir_fd=staging.fd)
+        fd = os.open(name, FILE_FLAGS, dir_fd=folder_fd)
     except OSError:
         return OPAQUE, b""
     try:
@@ -124,22 +124,23 @@ def _looked_at(staging: LeftStaging, name: bytes, contents: Contents) -> Print |
         os.close(fd)
 
 
-def _give_back(place: Place, staging: LeftStaging, name: bytes, path: bytes) -> str:
+def _give_back(
+    place: Place, staging: LeftStaging, name: bytes, path: bytes, known: set[Print], contents: Contents
+) -> str:
     """Put a human's version back where it came from, or where it can be seen. Says what was done."""
     why = "it was changed while it was being taken back"
     folder, own = split(path)
     try:
         with place.folder(folder) as fd:
-            flags = linux.RENAME_EXCHANGE if _exists(fd, own) else linux.RENAME_NOREPLACE
+            there = _looked_at(fd, own, contents)
+            if there not in (None, *known):
+                return (
+                    f"{why}, and again; the first of these versions is kept as {staging.let_out(name, path)}"
+                )
+            flags = linux.RENAME_EXCHANGE if there else linux.RENAME_NOREPLACE
             linux.renameat2(staging.fd, name, fd, own, flags)
     except OSError:
         return f"{why}; that version is kept as {staging.let_out(name, path)}"
+    if _looked_at(staging.fd, name, contents) not in (None, *known):
+        return f"{why}, and again; the last of these versions is kept as {staging.let_out(name, path)}"
     return f"{why}; that version was put back"
-
-
-def _exists(fd: int, name: bytes) -> bool:
-    try:
-        os.stat(name, dir_fd=fd, follow_symlinks=False)
-    except OSError:
-        return False
-    return True

@@ -21,7 +21,7 @@ from takeback.errors import CorruptionError
 from takeback.ports import Contents, Progress
 from takeback.resources.files import linux
 from takeback.resources.files.doors import Doors
-from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, split
+from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, key_of, split
 from takeback.resources.files.links import choose_links
 from takeback.resources.files.place import OpenFolders, Place
 from takeback.resources.files.staging import Staging, dress, new_name, old_name
@@ -176,12 +176,18 @@ class Restorer:
                 return linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_NOREPLACE)
             except FileExistsError:
                 return work.fail("somebody made it anew while it was being taken back", Did.CONFLICT)
+        mine = key_of(os.stat(work.staged, dir_fd=staging.fd, follow_symlinks=False))
         linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_EXCHANGE)
         if not self._is_ours(staging.fd, work.staged, work.key):
-            self._give_back(staging, work, work.staged, fd, name)
+            self._give_back(staging, work, work.staged, fd, name, mine)
 
-    def _give_back(self, staging: Staging, work: Work, staged: bytes, fd: int, name: bytes) -> None:
-        """What came out is somebody's, written in the last instant. It goes back, or gets a name of its own."""
+    def _give_back(
+        self, staging: Staging, work: Work, staged: bytes, fd: int, name: bytes, mine: Key | None = None
+    ) -> None:
+        """What came out is somebody's, written in the last instant. It goes back, or gets a name of its own.
+
+        So does what comes out then, if it is not `mine`.
+        """
         why = "it was changed while it was being taken back"
         staging.foreign.add(staged)
         try:
@@ -189,6 +195,9 @@ class Restorer:
             linux.renameat2(staging.fd, staged, fd, name, flags)
         except OSError:
             why += f", and again; the first of these versions is {staging.let_out(staged, work.path)}"
+        else:
+            if mine and not self._is_ours(staging.fd, staged, mine):
+                why += f", and again; the last of these versions is {staging.let_out(staged, work.path)}"
         staging.foreign.discard(staged)
         work.fail(why, Did.CONFLICT)
 

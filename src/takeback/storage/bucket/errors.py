@@ -74,6 +74,12 @@ def explain(error: BaseException, name: str, world: str = SAFE) -> BackendError:
             f"{name} does not permit it: {text}. {world}",
             hint="these credentials need to list, read, write and delete objects there",
         )
+    if status >= 500:
+        return BackendError(
+            f"{name} answers that it failed: {text}. {world}",
+            hint="see its log and whether it is full; try again when it is well",
+            retryable=True,
+        )
     if is_lost(error):
         return BackendError(
             f"{name} cannot be reached: {text}. {world}",

@@ -138,7 +138,8 @@ class PostgresJournal:
     def _carry(self, group: Sequence[Waiting]) -> None:
         """Bring a group to the server, whatever happens to the connection, once."""
         patience = self._session.patience()
-        is_held = self._doubt is not None or self._rivalry > 0 or any(map(_needs_more, group))
+        unseated = self.seats is not None and not self.seats.fence  # nobody has looked yet who sits there
+        is_held = self._doubt is not None or self._rivalry > 0 or unseated or any(map(_needs_more, group))
         self._rivalry = max(0, self._rivalry - 1)
         while True:
             try:
