@@ -78,6 +78,13 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
                 return self._trouble(what.removesuffix("-after"))
             return self._answer(201, json.dumps({"made": key, "headers": dict(self.headers)}))
 
+        def do_GET(self) -> None:
+            """Whether an order is there: it was given, and not cancelled."""
+            name = self.path.rpartition("/")[2]
+            bodies = [effect["body"] for effect in effects(folder)]
+            there = f"order {name}" in bodies and f"cancel {name}" not in bodies
+            return self._answer(200 if there else 404, name)
+
         def _by_chance(self) -> str:
             kinds = ["busy", "broken", "mute", "slow", "broken-after", "mute-after", "slow-after"]
             weights = [6, 6, 6, 1, 6, 6, 1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 import takeback
 from takeback import config
+from takeback.cli.app import main
 from takeback.core.lifecycle import Life
 from takeback.errors import BackendError, RollbackIncomplete, TakebackError, UsageError
 from takeback.storage.postgres.journal import PostgresJournal
@@ -111,6 +114,37 @@ def test_in_the_middle_of_a_command(root: Path) -> None:
         assert tb.undo().verdict == "clean"
         assert is_clean(root)
         assert tb.verify(deep=True) == []
+
+
+def takeback_run_that_is_cut_off(folder: str) -> None:
+    """`takeback run`; its line is cut when the command has begun, and the command writes after that."""
+    line, root = way_of_its_own(), Path(folder)
+    os.chdir(root)
+
+    def cut() -> None:
+        while not (root.parent / "began").exists():
+            time.sleep(0.01)
+        line.cut()
+        (root.parent / "cut").touch()
+
+    threading.Thread(target=cut, daemon=True).start()
+    script = "touch ../began; until test -e ../cut; do sleep 0.01; done; printf spoiled > kept; touch new; exit 5"
+    main(["run", "--", "sh", "-c", script])
+
+
+def test_in_the_middle_of_takeback_run(root: Path) -> None:
+    cut_off = crash.run("never", 1, [f"{__name__}:takeback_run_that_is_cut_off", root])
+    assert cut_off.returncode == 5, "a command that has run ends with its own code"
+    assert "what a5 changed is not recorded yet: the database" in cut_off.stderr
+    assert "Nothing was changed in it" in cut_off.stderr, "in the database"
+    assert is_spoiled(root)
+    with takeback.open(root) as tb:
+        tb.recover()
+        (action,) = [one for one in tb.history.actions.values() if one.is_tool]
+        assert [change for change in action.changes if change.in_doubt] == [], "it lived until its end"
+        assert action.why.startswith("no end of it was recorded; all ")
+        assert tb.undo().verdict == "clean"
+    assert is_clean(root)
 
 
 def work(path: str) -> None:

@@ -116,7 +116,7 @@ def _supervise(
         _record(session, workspace, id, called, child, undo=undo)
     except TakebackError as error:
         # The command has run, so its own code counts. The next command settles what is not recorded now.
-        click.echo(f"takeback: what {id} changed could not be recorded yet. {error}", err=True)
+        click.echo(f"takeback: what {id} changed is not recorded yet: {error}", err=True)
     return child.code
 
 

@@ -93,7 +93,7 @@ class Session:
                 if lost:
                     self.let_go()
                 if not lost or not patience.again():
-                    raise explain(error, self.address.name, "Nothing was changed") from error
+                    raise explain(error, self.address.name, "Nothing was changed in it") from error
             except BaseException:
                 self.let_go()  # an interrupt may leave an answer behind that nobody asks for
                 raise
