@@ -134,14 +134,10 @@ class Assembly:
                 hint="start again what has had it open since before",
             )
 
-    @property
-    def _is_shared(self) -> bool:
-        return bool(self._kept.blobs)
-
     def _share(self, again: bool) -> Collection[int]:  # noqa: FBT001
         """What the ledger asks before it names content: that it is where others find it, too."""
         self._refuse_another_bucket()
-        if not self._is_shared:
+        if not self._kept.blobs:
             return ()
         if again:
             self.store.renew()

@@ -197,7 +197,7 @@ class Workspace(Running):
             findings += disagreements(self.ledger.refresh, self.outbox)
         if (self.state / "packs").exists():
             findings += self.store.check(deep=deep, progress=self._progress)
-        if self._is_shared and not findings:
+        if self._kept.blobs and not findings:
             findings += self._check_bucket(deep=deep)
         if deep and not findings:
             with self.lock.held():
@@ -254,7 +254,7 @@ class Workspace(Running):
                 self._progress,
                 self.ledger.history.values(),
             )
-            freed = self._sweep_bucket() if self._is_shared else 0
+            freed = self._sweep_bucket() if self._kept.blobs else 0
             return msgspec.structs.replace(pruned, bucket_bytes_freed=freed)
 
     def _sweep_bucket(self) -> int:

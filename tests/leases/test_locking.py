@@ -199,7 +199,10 @@ def test_nor_does_a_step(
 @pytest.mark.usefixtures("_asleep")
 def test_the_end_of_its_block_says_so(tb: Workspace, other: Workspace) -> None:
     with tb.run("one") as run:
-        with pytest.raises(LeaseLost, match="Its block was at work until now"), run.lock("src", ttl_s=SHORT_S):
+        with (
+            pytest.raises(LeaseLost, match="Its block was at work until now"),
+            run.lock("src", ttl_s=SHORT_S),
+        ):
             lose(other)
         run.call(os.getpid)  # without the lock it may go on with something else
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -220,6 +221,18 @@ def test_a_workspace_that_moves_again_and_again(shop: Shop, monkeypatch: pytest.
     shop.moved(shop.two.folder("third"))
     with pytest.raises(SeatHeld):
         shop.moved_now(shop.two.folder("fourth"))
+
+
+def test_a_copy_of_the_state_folder_is_another_place(shop: Shop) -> None:
+    """As an image of a machine, or a backup that is restored on another one: two that write would both be right."""
+    shop.begin()
+    shutil.copytree(shop.one.disk / "state", shop.two.disk / "state", symlinks=True)
+    with shop.two.at_work(), takeback.open(shop.one.folder()) as tb:
+        assert tb.log()
+        with pytest.raises(SeatLost, match="of which this may be a copy; nothing was recorded"):
+            tb.save("on the other machine")
+    with shop.one.at_work(), takeback.open(shop.one.folder()) as tb:
+        tb.save("on the first one")
 
 
 def test_the_repository_comes_along(shop: Shop) -> None:

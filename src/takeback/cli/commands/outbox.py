@@ -8,7 +8,7 @@ from types import FrameType
 
 import click
 
-from takeback.cli.delivering import Watching, notifiers_of
+from takeback.cli.delivering import Watching, notifiers_of, opened
 from takeback.cli.intents import ON_THE_WAY, intent_data, rows
 from takeback.cli.session import Session, TakebackGroup, plural
 from takeback.core.intents import State
@@ -79,7 +79,7 @@ def worker(
     what it had not begun is left to others. Dead letters are also told to the notifiers of `takeback monitor`.
     """
     chosen = [check_notifier(text) for text in notify]
-    with session.workspace() as workspace:
+    with opened(session, patient=not once) as workspace:
         workspace.audit.check()
         watching = Watching(session, workspace, [*notifiers_of(workspace), *chosen], health)
         courier = workspace.courier(

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from takeback.addresses import driver
 from takeback.core.events import Event
 from takeback.core.ids import WORKSPACE
 from takeback.core.record import Record
@@ -33,7 +32,7 @@ from takeback.storage.clock import SystemClock
 from takeback.storage.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
 from takeback.storage.line import Line
 from takeback.storage.postgres import leases, loose, outbox_rows, statements
-from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_lost
+from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_known_key, is_lost
 from takeback.storage.postgres.link import BUSY_S, Address
 from takeback.storage.postgres.moving import PostgresMoving
 from takeback.storage.postgres.notify import Bell
@@ -155,7 +154,7 @@ class PostgresJournal:
                     self._session.let_go()
                     if not patience.again():
                         raise explain(error, self.address.name, self._world(group)) from error
-                elif is_held or not _is_known_key(error):
+                elif is_held or not is_known_key(error):
                     raise explain(error, self.address.name, self._world(group)) from error
             is_held = True
 
@@ -244,6 +243,8 @@ class PostgresJournal:
             with self._doubting(sealed):
                 statements.commit(db)
         except BaseException:
+            if self.seats and not self._doubt:
+                self.seats.settled(is_there=False)
             self._session.roll_back(db)
             raise
         self._finish(sealed)
@@ -267,11 +268,15 @@ class PostgresJournal:
             found = statements.get(db, self._id, first[0])
             if found and found[4] == first[4]:
                 self._finish(self._doubt)
+            elif self.seats:
+                self.seats.settled(is_there=False)
         self._doubt = None
 
     def _finish(self, sealed: Sealed) -> None:
         """From here the events exist."""
         reach(COMMITTED)
+        if self.seats:
+            self.seats.settled(is_there=True)
         ends = sealed.view.ends
         self._view = sealed.view if len(ends) <= STREAMS_MAX else View(sealed.view.head, {})
         if sealed.durable:
@@ -393,8 +398,3 @@ class PostgresJournal:
 def _needs_more(waiting: Waiting) -> bool:
     """Whether leases have to be looked at, or the outbox has to follow, in the same transaction."""
     return bool(waiting.fences) or any(outbox_rows.concerns(event) for event in waiting.batch.events)
-
-
-def _is_known_key(error: BaseException) -> bool:
-    """Whether a key was used before, which whoever holds the row finds out about."""
-    return isinstance(error, driver().errors.UniqueViolation)
