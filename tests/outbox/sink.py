@@ -54,6 +54,12 @@ def requests(folder: Path) -> Counter[str]:
     return Counter(path.read_text().splitlines()) if path.exists() else Counter()
 
 
+def status_of(folder: Path, name: str) -> int:
+    """Whether an order is there: it was given, and not cancelled."""
+    bodies = [effect["body"] for effect in effects(folder)]
+    return 200 if f"order {name}" in bodies and f"cancel {name}" not in bodies else 404
+
+
 def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
     done, chance = Effects(folder), random.Random(7)
 
@@ -79,11 +85,7 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
             return self._answer(201, json.dumps({"made": key, "headers": dict(self.headers)}))
 
         def do_GET(self) -> None:
-            """Whether an order is there: it was given, and not cancelled."""
-            name = self.path.rpartition("/")[2]
-            bodies = [effect["body"] for effect in effects(folder)]
-            there = f"order {name}" in bodies and f"cancel {name}" not in bodies
-            return self._answer(200 if there else 404, name)
+            self._answer(status_of(folder, self.path.rpartition("/")[2]), "")
 
         def _by_chance(self) -> str:
             kinds = ["busy", "broken", "mute", "slow", "broken-after", "mute-after", "slow-after"]
