@@ -60,10 +60,23 @@ def status_of(folder: Path, name: str) -> int:
     return 200 if f"order {name}" in bodies and f"cancel {name}" not in bodies else 404
 
 
+class Answering(BaseHTTPRequestHandler):
+    def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, text in (headers or {}).items():
+            self.send_header(name, text)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Not on our standard error."""
+
+
 def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
     done, chance = Effects(folder), random.Random(7)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -100,17 +113,6 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
             time.sleep(STALL_S if what == "slow" else 0)
             self.close_connection = True
             return None
-
-        def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
-            self.send_response(status)
-            for name, text in (headers or {}).items():
-                self.send_header(name, text)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *_: Any) -> None:
-            """Not on our standard error."""
 
     return Handler
 
