@@ -223,6 +223,6 @@ def test_a_human_who_lets_go_of_it_stops_the_run(tb: Workspace, other: Workspace
             other.leases.release([lease.fence for lease in other.leases.live()])
             run.call(os.getpid)
 
-    with pytest.raises(LeaseLost, match="src is not held any more: .* or a human released it"):
+    with pytest.raises(LeaseLost, match=r"src is not held any more: .* or a human released it"):
         work()
     assert tb.history.runs[run.id].life is Life.HANDED_OVER

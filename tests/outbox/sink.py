@@ -54,6 +54,11 @@ def requests(folder: Path) -> Counter[str]:
     return Counter(path.read_text().splitlines()) if path.exists() else Counter()
 
 
+def has_order(folder: Path, name: str) -> bool:
+    bodies = [effect["body"] for effect in effects(folder)]
+    return f"order {name}" in bodies and f"cancel {name}" not in bodies
+
+
 def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
     done, chance = Effects(folder), random.Random(7)
 
@@ -81,9 +86,7 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             """Whether an order is there: it was given, and not cancelled."""
             name = self.path.rpartition("/")[2]
-            bodies = [effect["body"] for effect in effects(folder)]
-            there = f"order {name}" in bodies and f"cancel {name}" not in bodies
-            return self._answer(200 if there else 404, name)
+            self._answer(200 if has_order(folder, name) else 404, name)
 
         def _by_chance(self) -> str:
             kinds = ["busy", "broken", "mute", "slow", "broken-after", "mute-after", "slow-after"]

@@ -122,7 +122,9 @@ def _owned(changes: tuple[Change, ...]) -> str:
     return f"of {every} changes {every - unsure} are provably its own, {unsure} are in doubt"
 
 
-def settle_one(tracker: Tracker, calls: Calls, action: Action, known: str = "no end of it was recorded") -> str:
+def settle_one(
+    tracker: Tracker, calls: Calls, action: Action, known: str = "no end of it was recorded"
+) -> str:
     """What it changed here is found by looking, and what it did in another system by its check."""
     changes: tuple[Change, ...] = ()
     marks: tuple[e.Mark, ...] = ()

@@ -128,7 +128,9 @@ def takeback_run_that_is_cut_off(folder: str) -> None:
         (root.parent / "cut").touch()
 
     threading.Thread(target=cut, daemon=True).start()
-    script = "touch ../began; until test -e ../cut; do sleep 0.01; done; printf spoiled > kept; touch new; exit 5"
+    script = (
+        "touch ../began; until test -e ../cut; do sleep 0.01; done; printf spoiled > kept; touch new; exit 5"
+    )
     main(["run", "--", "sh", "-c", script])
 
 
