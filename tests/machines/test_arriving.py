@@ -197,7 +197,7 @@ def test_a_slip_is_told_before_anything_of_it_is_kept(shop: Shop, tmp_path: Path
         assert not new.exists()
         assert not [path for path in nope.rglob("*") if path.is_file()]
         assert arriving.arrive(shop.look(new)).is_new
-    assert (new / "first.txt").read_text() == "1"
+    assert (new / "first.txt").read_text() == "room one"
 
 
 def test_a_file_that_somebody_put_there_meanwhile(shop: Shop) -> None:

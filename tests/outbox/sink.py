@@ -59,6 +59,12 @@ def has_order(folder: Path, name: str) -> bool:
     return f"order {name}" in bodies and f"cancel {name}" not in bodies
 
 
+def by_chance(chance: random.Random, trouble: float) -> str:
+    kinds = ["busy", "broken", "mute", "slow", "broken-after", "mute-after", "slow-after"]
+    weights = [6, 6, 6, 1, 6, 6, 1]
+    return chance.choices(kinds, weights)[0] if chance.random() < trouble else "fine"
+
+
 def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
     done, chance = Effects(folder), random.Random(7)
 
@@ -75,7 +81,7 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
             key = self.headers.get("Idempotency-Key", "")
             done.note(key)
             path = self.path.strip("/")
-            what = path if path != "maybe" else self._by_chance()
+            what = path if path != "maybe" else by_chance(chance, trouble)
             if what in ("gone", "busy", "broken", "mute", "slow"):
                 return self._trouble(what)
             done.take(key, body)
@@ -87,11 +93,6 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
             """Whether an order is there: it was given, and not cancelled."""
             name = self.path.rpartition("/")[2]
             self._answer(200 if has_order(folder, name) else 404, name)
-
-        def _by_chance(self) -> str:
-            kinds = ["busy", "broken", "mute", "slow", "broken-after", "mute-after", "slow-after"]
-            weights = [6, 6, 6, 1, 6, 6, 1]
-            return chance.choices(kinds, weights)[0] if chance.random() < trouble else "fine"
 
         def _trouble(self, what: str) -> None:
             if what == "busy":
