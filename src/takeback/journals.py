@@ -161,6 +161,17 @@ def _unchanged(state: Path, kept: Kept | None, store: str, workspace: str, blobs
     return kept
 
 
+def is_begun_elsewhere(root: Path) -> bool:
+    """Whether takeback.toml names a workspace of a shared store that another folder has begun."""
+    settings = config.read_config(root).store
+    if not settings.workspace or not addresses.is_address(dsn := config.expanded(settings.store)):
+        return False
+    from takeback.storage.postgres.moving import peek
+
+    head = peek(dsn, settings.workspace)
+    return head is not None and head.count > 0
+
+
 def visited(kept: Kept, scratch: Path) -> Journal:
     """The journal of a workspace that has been begun elsewhere, to look into it. UsageError where there is none."""
     from takeback.storage.postgres.journal import PostgresJournal

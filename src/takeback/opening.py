@@ -12,7 +12,7 @@ from takeback.core import ids
 from takeback.core.codec import text_of
 from takeback.core.events import WorkspaceBegan
 from takeback.errors import RefusedError, UsageError
-from takeback.journals import begun, is_begun, journal_of
+from takeback.journals import begun, is_begun, is_begun_elsewhere, journal_of
 from takeback.ports import Progress, silent
 from takeback.storage import stores
 from takeback.storage.registry import Registry
@@ -78,6 +78,17 @@ def find_workspace(
     root = find_root(start, registry)
     state = find_state(root, registry)
     return Workspace(root, state, journal_of(state), progress=progress) if state else None
+
+
+def join_workspace(start: str | os.PathLike[str] = ".", *, progress: Progress = silent) -> Workspace | None:
+    """Open what takeback.toml names and another folder has begun, to look at it from here; None where there is none.
+
+    Nothing is recorded by that.
+    """
+    root = find_root(start, Registry(config.state_home()))
+    if not is_begun_elsewhere(root):
+        return None
+    return open_workspace(root, watching=False, progress=progress)
 
 
 def find_state(root: Path, registry: Registry) -> Path | None:

@@ -73,6 +73,23 @@ def test_a_server_that_is_away_does_not_hide_where_it_is(used: Call, monkeypatch
     assert stores.FILE in os.listdir(done.stdout.split("state")[1].split()[0])
 
 
+def test_another_folder_reads_what_is_in_the_store_without_having_written(
+    call: Call, folder: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = f'[store]\nstore = "${STORE}"\nworkspace = "{tmp_path.name}"\n'
+    (folder / "takeback.toml").write_text(settings)
+    assert call("save", "first").code == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    assert call("-C", str(other), "log").code == 2, "nothing names a store there"
+    (other / "takeback.toml").write_text(settings)
+    told = call("-C", str(other), "log")
+    assert (told.code, 'checkpoint "first"' in told.stdout) == (0, True), told.said
+    assert call("-C", str(other), "outbox", "worker", "--once").code == 0
+    assert "sits in" in call("-C", str(other), "save", "second").said
+    assert call("-C", str(folder), "save", "second").code == 0, "and the first one still sits where it was"
+
+
 def test_a_store_that_let_nobody_in_does_not_become_this_machine(
     call: Call, folder: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,10 +73,13 @@ class Heartbeat:
         self._ids.discard(id)
         self._signs.end(id)
 
-    def show(self) -> None:
-        """Now, unless it has just been shown: a sign that is a moment old proves as much."""
+    def show(self, *, last: bool = False) -> None:
+        """Now, unless it has just been shown: a sign that is a moment old proves nearly as much.
+
+        The `last` one proves all, should the end not be recorded.
+        """
         now = time.monotonic()
-        if now - self._shown > SHOW_S:
+        if last or now - self._shown > SHOW_S:
             self._shown = now
             for id in list(self._ids):
                 self._signs.show(id)

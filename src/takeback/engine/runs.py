@@ -116,6 +116,7 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
         elif self.at_work.is_forked():
             return  # it is the other process's, and goes on there
         in_time = self.at_work.close(f"run {self.id} has ended", self.options.wait_s)
+        self._beat.show(last=True)
         try:
             if self._replayed:
                 return
