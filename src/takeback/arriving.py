@@ -296,9 +296,9 @@ def _bring_git(workspace: Workspace, goal: e.Mark) -> str:
     ways = list(workspace.git.changes(workspace.git.mark(), goal))
     if any(change.target.name == ".git" for change in ways):
         return "the repository: its .git leads to another folder of the other machine"
-    if ways:
-        done = workspace.git.bring(goal)
-        _judged(done, [Swap(change.target, change.before, change.after) for change in ways])
+    # Also where there is none any more: what is taken back later may need its objects.
+    done = workspace.git.bring(goal)
+    _judged(done, [Swap(change.target, change.before, change.after) for change in ways])
     return ""
 
 
@@ -344,7 +344,7 @@ def _are_folders(change: Change) -> bool:
 def _judged(done: Sequence[Swapped], swaps: Sequence[Swap]) -> list[str]:
     """Those that are here but for their owner; the rest has to be here exactly."""
     goals = {swap.target: swap.goal for swap in swaps}
-    wrong = [one for one in done if not one.verified and one.now != goals[one.target]]
+    wrong = [one for one in done if not one.verified and one.now != goals.get(one.target)]
     if wrong:
         first = wrong[0]
         raise BackendError(
