@@ -45,6 +45,27 @@ def test_from_the_intent_to_the_dead_letter(place: Place, tmp_path: Path) -> Non
     assert "Nothing is to be delivered." in takeback(place, "outbox", "list")
     assert data(place, "outbox", "list", "--all")["counts"] == {"delivered": 1, "dropped": 1}
     assert tools.sent() != []
+    life = [one["what"] for one in data(place, "show", dead)["life"]]
+    assert life == [
+        f"deferred by {place.tb.outbox.get(dead).deferred.action}, until {run.id} commits",  # type: ignore[union-attr]
+        "released: from now on a worker may deliver it",
+        "attempt 1 failed, for good: nobody wants spam",
+        "to be tried again",
+        "attempt 1 failed, for good: nobody wants spam",
+        "dropped: not needed",
+    ]
+
+
+def test_what_was_taken_back_tells_how(place: Place) -> None:
+    with place.tb.run("mail", deliver=True) as run:
+        delivered = run.defer(tools.note_with_undo, "room")
+    with place.tb.run("mail") as later:
+        cancelled = later.defer(tools.note, "a")
+    rollbacks = [place.tb.undo(later.id).rollback, place.tb.undo(run.id).rollback]
+    assert f"cancelled by {rollbacks[0]}" in takeback(place, "show", cancelled)
+    shown = takeback(place, "show", delivered)
+    assert "delivered at attempt 1" in shown
+    assert f"compensated by {rollbacks[1]}, verified" in shown
 
 
 def test_wrong_use_is_told(place: Place) -> None:

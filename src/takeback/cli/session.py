@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -160,7 +161,7 @@ def ago(at_us: int) -> str:
 
 def until(at_us: int) -> str:
     """How long there is until a moment, as a person says it."""
-    seconds = int(at_us / 1e6 - time.time())
+    seconds = math.ceil(at_us / 1e6 - time.time())
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds // size} {unit}"
