@@ -54,17 +54,6 @@ def requests(folder: Path) -> Counter[str]:
     return Counter(path.read_text().splitlines()) if path.exists() else Counter()
 
 
-<<<<<<< HEAD
-def has_order(folder: Path, name: str) -> bool:
-    bodies = [effect["body"] for effect in effects(folder)]
-    return f"order {name}" in bodies and f"cancel {name}" not in bodies
-
-
-def by_chance(chance: random.Random, trouble: float) -> str:
-    kinds = ["busy", "broken", "mute", "slow", "broken-after", "mute-after", "slow-after"]
-    weights = [6, 6, 6, 1, 6, 6, 1]
-    return chance.choices(kinds, weights)[0] if chance.random() < trouble else "fine"
-=======
 def status_of(folder: Path, name: str) -> int:
     """Whether an order is there: it was given, and not cancelled."""
     bodies = [effect["body"] for effect in effects(folder)]
@@ -82,7 +71,6 @@ class Answering(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Not on our standard error."""
->>>>>>> m1
 
 
 def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
@@ -101,7 +89,7 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
             key = self.headers.get("Idempotency-Key", "")
             done.note(key)
             path = self.path.strip("/")
-            what = path if path != "maybe" else by_chance(chance, trouble)
+            what = path if path != "maybe" else self._by_chance()
             if what in ("gone", "busy", "broken", "mute", "slow"):
                 return self._trouble(what)
             done.take(key, body)
@@ -110,18 +98,12 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
             return self._answer(201, json.dumps({"made": key, "headers": dict(self.headers)}))
 
         def do_GET(self) -> None:
-<<<<<<< HEAD
-            """Whether an order is there: it was given, and not cancelled."""
-            name = self.path.rpartition("/")[2]
-            self._answer(200 if has_order(folder, name) else 404, name)
-=======
             self._answer(status_of(folder, self.path.rpartition("/")[2]), "")
 
         def _by_chance(self) -> str:
             kinds = ["busy", "broken", "mute", "slow", "broken-after", "mute-after", "slow-after"]
             weights = [6, 6, 6, 1, 6, 6, 1]
             return chance.choices(kinds, weights)[0] if chance.random() < trouble else "fine"
->>>>>>> m1
 
         def _trouble(self, what: str) -> None:
             if what == "busy":
