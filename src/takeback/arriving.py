@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from takeback import config, faults
+from takeback import buckets, config, faults
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import Change
@@ -101,6 +101,7 @@ def look(
     store: str = "",
     workspace: str = "",
     blobs: str = "",
+    blobs_key: str = "",
 ) -> Outlook:
     """Look what would be brought into this folder; nothing is changed. Refused where anything else is in it.
 
@@ -117,7 +118,7 @@ def look(
         raise RefusedError(
             f"{root} has a history of its own on this machine; nothing was changed", hint="name a new folder"
         )
-    kept = begun or _named(registry, store, workspace, blobs)
+    kept = begun or _named(registry, store, workspace, blobs, blobs_key)
     _refuse_another(root, kept, store, workspace)
     with tempfile.TemporaryDirectory(prefix="takeback-") as scratch:
         journal = visited(kept, Path(scratch))
@@ -125,6 +126,9 @@ def look(
             history = History.of(journal.read())
             seat = journal.seats.now() if journal.seats else None
             notice = journal.moving.notice()
+            if begun is None and kept.blobs and history.marks and not notice:
+                # A slip is told before anything of it is kept.
+                buckets.refuse_strange(kept, journal)
         finally:
             journal.close()
     if notice:
@@ -169,12 +173,17 @@ def arrive(outlook: Outlook, *, progress: Progress = silent) -> Arrival:
     )
 
 
-def _named(registry: Registry, store: str, workspace: str, blobs: str) -> Kept:
+def _named(registry: Registry, store: str, workspace: str, blobs: str, blobs_key: str) -> Kept:
     """The store that was named; or that of the workspace in which we are, or that its takeback.toml names."""
     here = Path(os.path.realpath(config.here()))
     nearest = registry.nearest(here)
     if nearest and not store and (kept := stores.read(registry.state_of(nearest))):
-        return msgspec.structs.replace(kept, workspace=workspace or kept.workspace)
+        return msgspec.structs.replace(
+            kept,
+            workspace=workspace or kept.workspace,
+            blobs=blobs or kept.blobs,
+            blobs_key=blobs_key or kept.blobs_key,
+        )
     settings = config.read_config(find_root(here, registry)).store
     written, bucket, name = store or settings.store, blobs or settings.blobs, workspace or settings.workspace
     if not written or not name:
@@ -183,7 +192,7 @@ def _named(registry: Registry, store: str, workspace: str, blobs: str) -> Kept:
             f"it is not known from which {missing} to bring it; nothing was done",
             hint=f"--store postgresql://host/database --workspace NAME, or [store] in a {config.FILE} here",
         )
-    return Kept(STORE_FORMAT, written, name, bucket, settings.blobs_key)
+    return Kept(STORE_FORMAT, written, name, bucket, blobs_key or settings.blobs_key)
 
 
 def _refuse_another(root: Path, kept: Kept, store: str, workspace: str) -> None:
@@ -287,9 +296,9 @@ def _bring_git(workspace: Workspace, goal: e.Mark) -> str:
     ways = list(workspace.git.changes(workspace.git.mark(), goal))
     if any(change.target.name == ".git" for change in ways):
         return "the repository: its .git leads to another folder of the other machine"
-    if ways:
-        done = workspace.git.bring(goal)
-        _judged(done, [Swap(change.target, change.before, change.after) for change in ways])
+    # Also where there is none any more: what is taken back later may need its objects.
+    done = workspace.git.bring(goal)
+    _judged(done, [Swap(change.target, change.before, change.after) for change in ways])
     return ""
 
 
@@ -335,7 +344,7 @@ def _are_folders(change: Change) -> bool:
 def _judged(done: Sequence[Swapped], swaps: Sequence[Swap]) -> list[str]:
     """Those that are here but for their owner; the rest has to be here exactly."""
     goals = {swap.target: swap.goal for swap in swaps}
-    wrong = [one for one in done if not one.verified and one.now != goals[one.target]]
+    wrong = [one for one in done if not one.verified and one.now != goals.get(one.target)]
     if wrong:
         first = wrong[0]
         raise BackendError(

@@ -179,6 +179,27 @@ def test_what_cannot_be_brought_is_refused(shop: Shop) -> None:
         arriving.look(new, store=os.environ[tools.STORE], workspace="nowhere")
 
 
+def test_a_slip_is_told_before_anything_of_it_is_kept(shop: Shop, tmp_path: Path) -> None:
+    """Corrected, the same command for the same folder works."""
+    died(shop)
+    new, nope = shop.two.folder("new"), tmp_path / "nope"
+    shop.silent(new)
+    nope.mkdir()
+    (shop.two.disk / "key").write_text("0123456789abcdef" * 4)
+    store, blobs = os.environ[tools.STORE], os.environ[tools.BLOBS]
+    with shop.two.at_work():
+        with pytest.raises(UsageError, match="nope has nothing of"):
+            arriving.look(new, store=store, workspace=shop.name, blobs=f"file://{nope}")
+        with pytest.raises(UsageError, match="begun without a key"):
+            arriving.look(
+                new, store=store, workspace=shop.name, blobs=blobs, blobs_key=str(shop.two.disk / "key")
+            )
+        assert not new.exists()
+        assert not [path for path in nope.rglob("*") if path.is_file()]
+        assert arriving.arrive(shop.look(new)).is_new
+    assert (new / "first.txt").read_text() == "room one"
+
+
 def test_a_file_that_somebody_put_there_meanwhile(shop: Shop) -> None:
     died(shop)
     new = shop.two.folder("new")
