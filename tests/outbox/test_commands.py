@@ -89,6 +89,7 @@ def test_wrong_use_is_told(place: Place) -> None:
         id = run.defer(tools.note, "a")
     assert "there is no intent i999" in takeback(place, "dead", "show", "i999", code=2)
     assert "not a dead letter" in takeback(place, "dead", "retry", id, code=2)
+    assert "there is no run r999" in takeback(place, "outbox", "list", "--run", "r999", code=2)
     assert "is no notifier" in takeback(place, "outbox", "worker", "--notify", "pigeon:home", code=2)
 
 

@@ -40,7 +40,7 @@ def _when(us: int) -> str:
 
 
 def rows(every: list[Queued]) -> list[str]:
-    heads = [("ID", "RUN", "WHAT", "HOW IT STANDS")]
+    heads = [("id", "run", "what", "how it stands")]
     return table(
         [
             *heads,
