@@ -46,7 +46,7 @@ def list_(session: Session) -> None:
         return session.data({"locks": [lock_data(lease) for lease in found]})
     if not found:
         return session.line("Nothing is locked.")
-    rows = [("what", "who", "run", "since", "for", "fence")]
+    rows: list[tuple[str, ...]] = [("what", "who", "run", "since", "for", "fence")]
     for lease in found:
         run = runs.get(lease.holder.run)
         name = shortened(run.began.name, NAME_MAX) if run else ""
