@@ -145,6 +145,11 @@ def test_history_counts_it_among_the_changes_of_its_action() -> None:
     assert story.history.breaches == []
     (entry,) = story.history.timeline(Target("outbox", intent))
     assert (entry.action, entry.change.before) == (began.id, ABSENT)
+    assert story.history.intents.decided == []
+    dropped = story.tell(IntentDropped(intent, "ann"))
+    (decided,) = story.history.intents.decided
+    assert (decided.seq, decided.at_us, decided.event) == (dropped.seq, dropped.at_us, dropped.event)
     story.tell(IntentDropped("i99"))
+    assert len(story.history.intents.decided) == 1
     (breach,) = story.history.breaches
     assert "i99" in str(breach)

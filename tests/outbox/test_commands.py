@@ -56,6 +56,22 @@ def test_from_the_intent_to_the_dead_letter(place: Place, tmp_path: Path) -> Non
     ]
 
 
+def test_what_a_human_decides_is_theirs_in_the_log(place: Place) -> None:
+    with place.tb.run("mail", deliver=True) as run:
+        dead = [run.defer(tools.refuse, text) for text in "abcd"]
+    takeback(place, "dead", "retry", dead[0])
+    takeback(place, "outbox", "worker", "--once")
+    takeback(place, "dead", "drop", "--all", "--why", "not needed")
+    place.tb.undo(run.id)  # it finds them gone, and knows by whom
+    lines = takeback(place, "log").splitlines()
+    assert not [line for line in lines if "(outside)" in line]
+    (dropped,) = [line for line in lines if "drop" in line]
+    assert f"drop {', '.join(dead[:3])} and 1 more: not needed" in dropped and " you " in dropped
+    assert dropped.split()[0] == dead[0] and dropped.endswith("4 intents")
+    (retried,) = [line for line in lines if "retry" in line]
+    assert f"retry {dead[0]}" in retried
+
+
 def test_what_was_taken_back_tells_how(place: Place) -> None:
     with place.tb.run("mail", deliver=True) as run:
         delivered = run.defer(tools.note_with_undo, "room")
