@@ -274,7 +274,7 @@ class Assembly:
     @cached_property
     def audit(self) -> Audit:
         """Tells webhooks of every event."""
-        marks, source = AuditMarks(self.state / "audit"), f"urn:takeback:{self.state.name}"
+        marks, source = AuditMarks(self.state / "audit"), stores.source_of(self.state)
         pause = partial(pause_s, self._manner)
         return Audit(self.journal, marks, SystemClock(), source, self._webhooks, pause)
 

@@ -39,7 +39,8 @@ def test_there_and_back(used: Call, tmp_path: Path) -> None:
     assert used("undo").code == 0 and Path("plan.md").read_text() == "old\n"
     back = msgspec.json.decode(used("store", "copy", "--to", "local", "--json").stdout)
     assert (back["done"], back["events"], back["old"]) == (True, 9, None)
-    assert back.keys() == {"done", "from", "to", "events", "streams", "intents", "pieces", "blobs", "old"}
+    wanted = {"done", "from", "to", "events", "streams", "intents", "pieces", "blobs", "old", "with_history"}
+    assert back.keys() == wanted
     assert used("redo").code == 0 and Path("plan.md").read_text() == "new\n"
     assert used("verify", "--deep").code == 0
 

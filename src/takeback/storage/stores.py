@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
@@ -100,3 +101,9 @@ def forget(state: Path) -> None:
         sync_folder(state)
     except OSError as error:
         raise unusable(state / FILE, error) from error
+
+
+def source_of(state: Path) -> str:
+    """What others are told that events are of: the same on each machine that shares the history."""
+    kept = read(state)
+    return f"urn:takeback:{quote(kept.workspace, safe='') if kept and kept.store else state.name}"
