@@ -234,6 +234,16 @@ def test_two_who_want_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
             tb.save()
 
 
+def test_it_can_be_seen_where_a_workspace_sits(shop: Shop) -> None:
+    shop.begin()
+    new = shop.two.folder("new")
+    shop.silent(new)
+    with shop.two.at_work():
+        arriving.arrive(shop.look(new))
+    assert "sits      in this folder; it came there " in shop.two.takeback("store", "show", cwd=new)
+    assert f":{new}, not here (" in shop.one.takeback("store", "show", cwd=shop.one.folder())
+
+
 def test_an_address_may_name_variables(shop: Shop) -> None:
     """So that no password is in a command line, nor in the state folder."""
     shop.begin()

@@ -103,9 +103,6 @@ def test_a_lock_of_another_is_never_taken_for_ours(scene: Desk) -> None:
 def test_every_place_of_git_is_named_here() -> None:
     """Whoever adds a place adds a kill at it."""
     tried = {
-        "git-unsent-noted",
-        "git-bundle-sent",
-        "git-bundle-arrived",
         "git-object-linked",
         "git-marked",
         "git-lock-held",

@@ -155,9 +155,9 @@ def test_a_name_that_leads_elsewhere_is_refused(bucket: Path, tmp_path: Path, na
 @pytest.mark.parametrize(
     "point, commit",
     [
-        ("git-bundle-sent", False),
-        ("git-bundle-sent", True),
-        ("git-unsent-noted", True),
+        ("travel-sent", False),
+        ("travel-sent", True),
+        ("travel-noted", True),
         ("git-object-linked", True),
     ],
 )
@@ -173,7 +173,7 @@ def test_killed_on_the_way_there_nothing_is_left_out(
     assert differing(desk, tmp_path / "there") == []
 
 
-@pytest.mark.parametrize("point", ["git-bundle-arrived", "git-objects-given", "git-lock-renamed"])
+@pytest.mark.parametrize("point", ["travel-arrived", "git-objects-given", "git-lock-renamed"])
 def test_killed_on_the_way_here_it_can_be_called_again(
     desk: Desk, bucket: Path, tmp_path: Path, point: str
 ) -> None:

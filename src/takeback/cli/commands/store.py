@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from takeback import addresses, config
-from takeback.cli.session import Session, TakebackGroup, plural
+from takeback.cli.session import Session, TakebackGroup, ago, plural
 from takeback.moves import Move, described, move
 from takeback.storage import stores
 from takeback.storage.registry import Registry
@@ -35,6 +35,9 @@ def show(session: Session) -> None:
         notice = workspace.journal.moving.notice()
         intents = sum(workspace.outbox.counts().values())
         content = workspace.store.stats()
+        seats = workspace.journal.seats
+        seat, here = (seats.now(), seats.place) if seats else (None, None)
+    is_here = bool(seat and here and seat.place.id == here.id)
     blobs = addresses.hidden(config.expanded(kept.blobs))
     if session.json:
         found: dict[str, Any] = {
@@ -47,12 +50,18 @@ def show(session: Session) -> None:
             "blobs": blobs or None,
             "pieces": content.blobs,
             "notice": notice or None,
+            "sits": seat.place.said if seat else None,
+            "sits_here": is_here if seat else None,
         }
         return session.data(found)
     session.line(f"          {plural(head.count, 'event')}, {plural(intents, 'intent')}")
     session.line(
         f"content   this machine ({plural(content.blobs, 'piece')}){f', and {blobs}' if blobs else ''}"
     )
+    if seat:
+        life = "shows signs of life" if seat.is_live else "silent"
+        where = "in this folder" if is_here else f"in {seat.place.said}, not here ({life})"
+        session.line(f"sits      {where}; it came there {ago(seat.since_us)}")
     if notice:
         session.line(f"moved     the history {notice}")
 

@@ -25,9 +25,9 @@ from takeback.resources.git.mirror import COPY, is_file, is_whole, listed
 BUNDLE_BYTES = 32 << 20
 UNSENT = "unsent"
 
-NOTED = faults.crash_point("git-unsent-noted")
-SENT = faults.crash_point("git-bundle-sent")
-ARRIVED = faults.crash_point("git-bundle-arrived")
+NOTED = faults.crash_point("travel-noted")
+SENT = faults.crash_point("travel-sent")
+ARRIVED = faults.crash_point("travel-arrived")
 
 _MIRROR = re.compile(r"objects|module-[0-9a-f]{16}")
 
