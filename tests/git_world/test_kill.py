@@ -131,6 +131,14 @@ def test_killed_at_each_place_of_git(tmp_path: Path) -> None:
     assert not found, "\n".join(found)
 
 
+def test_killed_under_the_lock_of_the_packed_refs(tmp_path: Path) -> None:
+    """The next process knows nothing yet of the repository, and has to find the lock all the same."""
+    passed = places(tmp_path / "dry", "undo")
+    locked = [place for place, name in enumerate(passed, 1) if name == "git-lock-held"]
+    found = [bad for place in locked[:6] if (bad := killed(tmp_path / str(place), "undo", place))]
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.sweep
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("command", ["undo", "redo"])
