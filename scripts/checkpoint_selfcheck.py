@@ -108,7 +108,7 @@ class Deadlock(LeaseHeld):
 
 
 class LeaseLost(ConflictError):
-    """The time-bound right ran out and another holder has it."""
+    """The time-bound right is not held any more: another took it when it had run out, or a human released it."""
 
     code = "lease-lost"
 

@@ -16,13 +16,21 @@ from pathlib import Path
 
 import msgspec
 
-from takeback import config, faults
+from takeback import buckets, config, faults
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.seats import Seat
-from takeback.errors import BackendError, ConflictError, JournalMoved, RefusedError, SeatHeld, UsageError
+from takeback.errors import (
+    BackendError,
+    ConflictError,
+    JournalMoved,
+    RefusedError,
+    SeatHeld,
+    StoreMoved,
+    UsageError,
+)
 from takeback.journals import begin, journal_of, visited
 from takeback.opening import find_root, refuse_too_wide
 from takeback.ports import Observed, Progress, Swap, Swapped, silent
@@ -93,8 +101,12 @@ def look(
     store: str = "",
     workspace: str = "",
     blobs: str = "",
+    blobs_key: str = "",
 ) -> Outlook:
-    """Look what would be brought into this folder; nothing is changed. Refused where anything else is in it."""
+    """Look what would be brought into this folder; nothing is changed. Refused where anything else is in it.
+
+    Addresses are written as in takeback.toml: $NAME stands for a variable.
+    """
     root = Path(os.path.realpath(into))
     registry = Registry(config.state_home())
     refuse_too_wide(root)
@@ -106,15 +118,24 @@ def look(
         raise RefusedError(
             f"{root} has a history of its own on this machine; nothing was changed", hint="name a new folder"
         )
-    kept = begun or _named(registry, store, workspace, blobs)
+    kept = begun or _named(registry, store, workspace, blobs, blobs_key)
     _refuse_another(root, kept, store, workspace)
     with tempfile.TemporaryDirectory(prefix="takeback-") as scratch:
         journal = visited(kept, Path(scratch))
         try:
             history = History.of(journal.read())
             seat = journal.seats.now() if journal.seats else None
+            notice = journal.moving.notice()
+            if begun is None and kept.blobs and history.marks and not notice:
+                # A slip is told before anything of it is kept.
+                buckets.refuse_strange(kept, journal)
         finally:
             journal.close()
+    if notice:
+        raise StoreMoved(
+            f"the history of {kept.workspace} {notice}; nothing was brought",
+            hint="name the store that it is in now, with --store and --workspace",
+        )
     if run and run not in history.runs:
         raise UsageError(f"there is no run {run} in {kept.workspace}; nothing was done")
     found = Outlook(kept.workspace, seat, history, state, root, kept)
@@ -152,26 +173,32 @@ def arrive(outlook: Outlook, *, progress: Progress = silent) -> Arrival:
     )
 
 
-def _named(registry: Registry, store: str, workspace: str, blobs: str) -> Kept:
+def _named(registry: Registry, store: str, workspace: str, blobs: str, blobs_key: str) -> Kept:
     """The store that was named; or that of the workspace in which we are, or that its takeback.toml names."""
     here = Path(os.path.realpath(config.here()))
     nearest = registry.nearest(here)
     if nearest and not store and (kept := stores.read(registry.state_of(nearest))):
-        return msgspec.structs.replace(kept, workspace=workspace or kept.workspace)
+        return msgspec.structs.replace(
+            kept,
+            workspace=workspace or kept.workspace,
+            blobs=blobs or kept.blobs,
+            blobs_key=blobs_key or kept.blobs_key,
+        )
     settings = config.read_config(find_root(here, registry)).store
-    written, bucket = store.replace("$", "$$") or settings.store, blobs.replace("$", "$$") or settings.blobs
-    name = workspace or settings.workspace
+    written, bucket, name = store or settings.store, blobs or settings.blobs, workspace or settings.workspace
     if not written or not name:
         missing = "store" if not written else "workspace"
         raise UsageError(
             f"it is not known from which {missing} to bring it; nothing was done",
             hint=f"--store postgresql://host/database --workspace NAME, or [store] in a {config.FILE} here",
         )
-    return Kept(STORE_FORMAT, written, name, bucket, settings.blobs_key)
+    return Kept(STORE_FORMAT, written, name, bucket, blobs_key or settings.blobs_key)
 
 
 def _refuse_another(root: Path, kept: Kept, store: str, workspace: str) -> None:
-    other = (workspace and workspace != kept.workspace) or (store and store != config.expanded(kept.store))
+    other = (workspace and workspace != kept.workspace) or (
+        store and config.expanded(store) != config.expanded(kept.store)
+    )
     if other:
         raise RefusedError(
             f"{root} belongs to the workspace {kept.workspace}; nothing was changed", hint="name a new folder"
@@ -269,9 +296,9 @@ def _bring_git(workspace: Workspace, goal: e.Mark) -> str:
     ways = list(workspace.git.changes(workspace.git.mark(), goal))
     if any(change.target.name == ".git" for change in ways):
         return "the repository: its .git leads to another folder of the other machine"
-    if ways:
-        done = workspace.git.bring(goal)
-        _judged(done, [Swap(change.target, change.before, change.after) for change in ways])
+    # Also where there is none any more: what is taken back later may need its objects.
+    done = workspace.git.bring(goal)
+    _judged(done, [Swap(change.target, change.before, change.after) for change in ways])
     return ""
 
 
@@ -317,7 +344,7 @@ def _are_folders(change: Change) -> bool:
 def _judged(done: Sequence[Swapped], swaps: Sequence[Swap]) -> list[str]:
     """Those that are here but for their owner; the rest has to be here exactly."""
     goals = {swap.target: swap.goal for swap in swaps}
-    wrong = [one for one in done if not one.verified and one.now != goals[one.target]]
+    wrong = [one for one in done if not one.verified and one.now != goals.get(one.target)]
     if wrong:
         first = wrong[0]
         raise BackendError(

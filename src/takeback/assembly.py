@@ -29,7 +29,7 @@ from takeback.engine.outbox_resource import Intents
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
-from takeback.errors import BackendError, TakebackError
+from takeback.errors import BackendError, StoreMoved, TakebackError
 from takeback.ports import Contents, Journal, Observed, Progress, Resource, silent
 from takeback.ports_outbox import Outbox
 from takeback.resources.calls.resource import Call
@@ -54,7 +54,7 @@ from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
-from takeback.trusted import CONFIG, settings_of
+from takeback.trusted import CONFIG, settings_of, without_intents
 
 
 class Assembly:
@@ -88,7 +88,10 @@ class Assembly:
     @cached_property
     def settings(self) -> config.Config:
         """takeback.toml, as a human wrote or accepted it: an agent must not loosen its own protection."""
-        given, notice = settings_of(self.root, self.history, self._contents)
+        return self._settings(self.history)
+
+    def _settings(self, history: History) -> config.Config:
+        given, notice = settings_of(self.root, history, self._contents)
         kept = stores.read(self.state)
         if not notice and given.store.store and not (kept and kept.store):
             notice = (
@@ -115,16 +118,26 @@ class Assembly:
     @cached_property
     def store(self) -> PackStore:
         """All content: on this machine, and in a bucket besides where one is configured."""
-        return buckets.store_of(self.state, self.journal, self.lock, self._progress, self._generation.rise)
+        where = self.state, self._kept, self.journal, self.lock
+        return buckets.store_for(*where, self._progress, self._generation.rise)
 
     @cached_property
-    def _is_shared(self) -> bool:
-        kept = stores.read(self.state)
-        return bool(kept and kept.blobs)
+    def _kept(self) -> stores.Kept:
+        """Where content is kept, as far as this process knows."""
+        return stores.read(self.state) or stores.HERE
+
+    def _refuse_another_bucket(self) -> None:
+        """What goes to the bucket of before would not be found where the history is read from now on."""
+        if self.journal.seats and not stores.is_same_bucket(self._kept, stores.read(self.state)):
+            raise StoreMoved(
+                "the content of this workspace has gone to another bucket meanwhile; nothing was recorded",
+                hint="start again what has had it open since before",
+            )
 
     def _share(self, again: bool) -> Collection[int]:  # noqa: FBT001
         """What the ledger asks before it names content: that it is where others find it, too."""
-        if not self._is_shared:
+        self._refuse_another_bucket()
+        if not self._kept.blobs:
             return ()
         if again:
             self.store.renew()
@@ -199,7 +212,7 @@ class Assembly:
 
     @cached_property
     def lock(self) -> WorkspaceLock:
-        return WorkspaceLock(self.state / "lock")
+        return WorkspaceLock(self.state / "lock", refuse=self._refuse_another_bucket)
 
     @cached_property
     def tracker(self) -> Tracker:
@@ -261,7 +274,7 @@ class Assembly:
     @cached_property
     def audit(self) -> Audit:
         """Tells webhooks of every event."""
-        marks, source = AuditMarks(self.state / "audit"), f"urn:takeback:{self.state.name}"
+        marks, source = AuditMarks(self.state / "audit"), stores.source_of(self.state)
         pause = partial(pause_s, self._manner)
         return Audit(self.journal, marks, SystemClock(), source, self._webhooks, pause)
 
@@ -299,6 +312,9 @@ class Assembly:
         away: Callable[[BackendError], None] = lambda _: None,
     ) -> Courier:
         """A worker that delivers what committed runs have deferred."""
+        if not self.ledger.history.seq and "settings" not in self.__dict__:
+            # It needs the history for this alone, and nothing of the very many intents that may be in it.
+            self.__dict__["settings"] = self._settings(without_intents(self.journal))
         return Courier(
             self.outbox,
             self._delivery,

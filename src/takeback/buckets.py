@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from blake3 import blake3
 
-from takeback import config
+from takeback import addresses, config
 from takeback.errors import UsageError
 from takeback.ports import Journal, Progress, silent
 from takeback.storage import stores
@@ -86,14 +86,35 @@ def check(kept: Kept) -> None:
         Bucket(config.expanded(kept.blobs), options=config.aws()).create(_ABOUT, _ABOUT_TEXT)
 
 
+def refuse_strange(kept: Kept, journal: Journal) -> None:
+    """Refuse a bucket that has nothing of this history, or is sealed by another key. Nothing is written there."""
+    from takeback.storage.bucket import Bucket, Seal
+    from takeback.storage.bucket.listing import refuse_unlike
+
+    bucket = Bucket(config.expanded(kept.blobs), _folder(kept.workspace, _history(journal)), config.aws())
+    if not refuse_unlike(bucket, Seal(config.blobs_key(kept.blobs_key))):
+        raise UsageError(
+            f"{addresses.hidden(config.expanded(kept.blobs))} has nothing of {kept.workspace}; nothing was done",
+            hint="see `blobs` in the takeback.toml, or `takeback store show`, of the machine that it was on",
+        )
+
+
 def _bucket(address: str, workspace: str, known: Known, journal: Journal) -> Bucket:
     """The folder of this workspace: two histories never share one, even if they are called the same."""
     from takeback.storage.bucket import Bucket
 
     history = known.fact(_HISTORY)
     if history is None:
-        first = journal.get(1)
-        assert first, "a workspace has begun before its content is looked at"
-        history = first.digest.rpartition(":")[2][:_HISTORY_DIGITS]
+        history = _history(journal)
         known.note(_HISTORY, history)
-    return Bucket(address, f"{quote(workspace, safe=' ')}-{history}", config.aws())
+    return Bucket(address, _folder(workspace, history), config.aws())
+
+
+def _history(journal: Journal) -> str:
+    first = journal.get(1)
+    assert first, "a workspace has begun before its content is looked at"
+    return first.digest.rpartition(":")[2][:_HISTORY_DIGITS]
+
+
+def _folder(workspace: str, history: str) -> str:
+    return f"{quote(workspace, safe=' ')}-{history}"

@@ -310,6 +310,11 @@ def blobs_key(named: str) -> bytes:
             text = Path(os.path.expanduser(named)).read_text("ascii")
         except (OSError, UnicodeDecodeError):
             text = ""
+    if re.fullmatch(r"[0-9A-Fa-f]{64}", named):
+        raise UsageError(
+            "the key of the bucket was given itself, and is known to others now; nothing was done",
+            hint="make another one, and name the variable or the file that has it: $NAME or a path",
+        )
     if not text:
         raise UsageError(f"the key of the bucket is missing: {where} has none; nothing was done", hint=hint)
     try:
@@ -350,9 +355,12 @@ def webhook_secret(named: str) -> str:
     """The secret that a setting names by its variable."""
     if not named:
         return ""
+    from takeback.senders.webhook import PREFIX, is_secret
+
     found = _variable(named.removeprefix("$")) if named.startswith("$") else ""
-    if not found:
-        what = f"the variable {named[1:]} is not set" if named.startswith("$") else "it is given itself"
+    if not found or not is_secret(found):
+        lacks = f"does not hold {PREFIX} and base64" if found else "is not set"
+        what = f"the variable {named[1:]} {lacks}" if named.startswith("$") else "it is given itself"
         raise UsageError(
             f"the secret of a webhook in {FILE} cannot be used: {what}; nothing was sent",
             hint='name a variable, secret = "$NAME", and set it where `takeback outbox worker` runs',

@@ -25,6 +25,16 @@ ANCHOR = "journal.anchor"
 SETTLED = crash_point("store-settled")
 
 
+def is_begun(state: Path) -> bool:
+    """Whether the workspace was begun, and not only tried to be: a store may have refused.
+
+    An anchor with lines tells of a journal that is gone, which is another matter.
+    """
+    anchor = state / ANCHOR
+    is_anchored = anchor.exists() and anchor.stat().st_size > 0
+    return is_anchored or (state / JOURNAL).exists() or stores.read(state) is not None
+
+
 def journal_of(state: Path) -> Journal:
     """The journal of a workspace that has been begun."""
     return opened(state, _settled(state))
@@ -149,6 +159,17 @@ def _unchanged(state: Path, kept: Kept | None, store: str, workspace: str, blobs
         kept = msgspec.structs.replace(kept, format=STORE_FORMAT, store=literal(store))
         stores.write(state, kept)
     return kept
+
+
+def is_begun_elsewhere(root: Path) -> bool:
+    """Whether takeback.toml names a workspace of a shared store that another folder has begun."""
+    settings = config.read_config(root).store
+    if not settings.workspace or not addresses.is_address(dsn := config.expanded(settings.store)):
+        return False
+    from takeback.storage.postgres.moving import peek
+
+    head = peek(dsn, settings.workspace)
+    return head is not None and head.count > 0
 
 
 def visited(kept: Kept, scratch: Path) -> Journal:

@@ -26,6 +26,7 @@ from takeback.errors import (
     ConflictError,
     ContentGone,
     CorruptionError,
+    JournalMoved,
     RefusedError,
     RunBusy,
     TakebackError,
@@ -39,6 +40,7 @@ from takeback.storage.stores import HERE, STORE_FORMAT, Kept
 from takeback.workspace import Workspace
 
 LOCAL = "local"
+TRIES_MAX = 20
 
 SHARED = crash_point("store-content-shared")
 TARGET_SHUT = crash_point("store-target-shut")
@@ -63,6 +65,8 @@ class Move(msgspec.Struct, frozen=True):
     old: str
     """The file of the old journal; empty where that is in a database."""
     done: bool = True
+    with_history: bool = True
+    """False where only content went, to another bucket: there is no old history then."""
 
 
 def described(state: Path, kept: Kept) -> str:
@@ -105,8 +109,9 @@ def move(
         reach(SHARED)
         if _is_same_history(here, there):
             stores.write(state, there)  # only the content was moved
+            _sit_anew(source)
             copied = Copied(source.head().count, 0, 0)
-            return _told(state, here, there, copied, pieces)
+            return _told(state, here, there, copied, pieces, with_history=False)
         with _opened(state, there) as target:
             copied = _move_history(state, source, target, here, there, progress)
             _sit(target, workspace.history.marks.values())
@@ -246,14 +251,16 @@ def _move_history(
             f"{described(state, there)} has a history that is in use; nothing was moved",
             hint="choose another name with --workspace",
         )
-    target.moving.shut(f"is being brought here from {_from(state, here)}, and is not complete", at=present)
+    target.moving.shut(
+        f"is being brought here from {_seen_from_afar(state, here)}, and is not complete", at=present
+    )
     reach(TARGET_SHUT)
     carry(source, target, progress)
     reach(CARRIED)
     stores.write(state, msgspec.structs.replace(here, moving=True))
     reach(LEAVING)
     try:
-        source.moving.shut(f"was moved to {described(state, there)}")
+        source.moving.shut(f"was moved to {_seen_from_afar(state, there)}")
         reach(SOURCE_SHUT)
         carry(source, target, progress)  # what a worker said meanwhile
         carry_queue(source, target)
@@ -277,7 +284,17 @@ def _sit(target: Journal, marks: Collection[Mark]) -> None:
             target.seats.take(marks, after=target.head().count)
 
 
-def _from(state: Path, here: Kept) -> str:
+def _sit_anew(journal: Journal) -> None:
+    """Whoever has had it open since before knows another bucket: its seat is old now, so it has to start again."""
+    assert journal.seats
+    for _ in range(TRIES_MAX):
+        with suppress(JournalMoved):  # a worker may have said something meanwhile
+            journal.seats.take((), after=journal.head().count)
+            return
+
+
+def _seen_from_afar(state: Path, here: Kept) -> str:
+    """Where that is, for who may read it on another machine."""
     return described(state, here) if here.store else f"{socket.gethostname()}:{state / journals.JOURNAL}"
 
 
@@ -313,10 +330,22 @@ def _foreseen(workspace: Workspace, here: Kept, there: Kept) -> Move:
         )
     streams = {record.stream for record in journal.read()}
     copied = Copied(journal.head().count, len(streams), sum(journal.outbox.counts().values()))
-    return _told(state, here, there, copied, len(_names(workspace, silent)), done=False)
+    pieces, with_history = len(_names(workspace, silent)), not _is_same_history(here, there)
+    return _told(state, here, there, copied, pieces, done=False, with_history=with_history)
 
 
-def _told(state: Path, here: Kept, there: Kept, copied: Copied, pieces: int, *, done: bool = True) -> Move:
+def _told(
+    state: Path,
+    here: Kept,
+    there: Kept,
+    copied: Copied,
+    pieces: int,
+    *,
+    done: bool = True,
+    with_history: bool = True,
+) -> Move:
     old = "" if here.store else str(state / journals.JOURNAL)
     blobs = addresses.hidden(config.expanded(there.blobs))
-    return Move(described(state, here), described(state, there), copied, pieces, blobs, old, done)
+    return Move(
+        described(state, here), described(state, there), copied, pieces, blobs, old, done, with_history
+    )

@@ -12,8 +12,9 @@ from takeback.core import ids
 from takeback.core.codec import text_of
 from takeback.core.events import WorkspaceBegan
 from takeback.errors import RefusedError, UsageError
-from takeback.journals import begun, journal_of
+from takeback.journals import begun, is_begun, is_begun_elsewhere, journal_of
 from takeback.ports import Progress, silent
+from takeback.storage import stores
 from takeback.storage.registry import Registry
 from takeback.workspace import Workspace
 
@@ -53,11 +54,20 @@ def open_workspace(
         config.read_config(path)
     state = registry.create(path)
     journal = begun(state, path, store, workspace, blobs)
-    if not journal.head().count:
+    is_new = not journal.head().count
+    if is_new:
         began = WorkspaceBegan(text_of(os.fsencode(path)), __version__)
         # The key makes two processes that open it for the first time write one event.
         journal.append([began], stream=ids.WORKSPACE, key="workspace-began")
-    return Workspace(path, state, journal, watching=watching, progress=progress)
+    opened = Workspace(path, state, journal, watching=watching, progress=progress)
+    kept = stores.read(state)
+    if is_new and kept and kept.store:
+        # Else a name with a typo in it would look like a history that is gone.
+        opened.notices.append(
+            f"a new history was begun in the store, as {kept.workspace}; where there should be one already, see the "
+            f"name in {config.FILE}"
+        )
+    return opened
 
 
 def find_workspace(
@@ -66,8 +76,25 @@ def find_workspace(
     """Open the workspace that a directory belongs to; None where it is not protected."""
     registry = Registry(home or config.state_home())
     root = find_root(start, registry)
-    state = registry.find(root)
+    state = find_state(root, registry)
     return Workspace(root, state, journal_of(state), progress=progress) if state else None
+
+
+def join_workspace(start: str | os.PathLike[str] = ".", *, progress: Progress = silent) -> Workspace | None:
+    """Open what takeback.toml names and another folder has begun, to look at it from here; None where there is none.
+
+    Nothing is recorded by that.
+    """
+    root = find_root(start, Registry(config.state_home()))
+    if not is_begun_elsewhere(root):
+        return None
+    return open_workspace(root, watching=False, progress=progress)
+
+
+def find_state(root: Path, registry: Registry) -> Path | None:
+    """The state folder of a workspace; None where it is not protected, or where its beginning failed."""
+    state = registry.find(root)
+    return state if state and is_begun(state) else None
 
 
 def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:

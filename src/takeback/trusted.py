@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 from takeback import config
 from takeback.core.change import Target
 from takeback.core.history import History
+from takeback.core.intents import IntentEvent
 from takeback.core.subjects import Action
-from takeback.ports import Contents
+from takeback.ports import Contents, Journal
 from takeback.resources.files import deltas
 from takeback.resources.files.entry import version_of
 from takeback.resources.files.resource import file_text, tree_of
@@ -34,6 +36,12 @@ def settings_of(root: Path, history: History, contents: Kept) -> tuple[config.Co
         f"{config.FILE} was changed by {entry.action}; the settings from before it hold until you accept "
         "the change with `takeback init --accept-config`"
     )
+
+
+def without_intents(journal: Journal) -> History:
+    """Enough of the history to tell which settings hold."""
+    intents = get_args(IntentEvent)
+    return History.of(record for record in journal.read() if not isinstance(record.event, intents))
 
 
 def _before(action: Action, root: Path, contents: Kept) -> config.Config:

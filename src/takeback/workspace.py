@@ -139,9 +139,14 @@ class Workspace(Running):
 
     def _end_recording(self, id: str, outcome: e.Outcome, why: str = "") -> None:
         # Where its end cannot be recorded now, the last sign of life proves later what was its own.
-        self.tracker.life.show(id)
-        self.tracker.end_single(id, outcome, why=why)
-        self.tracker.life.end(id)
+        life = self.tracker.life
+        life.show(id)
+        try:
+            self.tracker.end_single(id, outcome, why=why)
+        except BaseException:
+            life.give_up(id)
+            raise
+        life.end(id)
 
     # Taking back
 
@@ -192,7 +197,7 @@ class Workspace(Running):
             findings += disagreements(self.ledger.refresh, self.outbox)
         if (self.state / "packs").exists():
             findings += self.store.check(deep=deep, progress=self._progress)
-        if self._is_shared and not findings:
+        if self._kept.blobs and not findings:
             findings += self._check_bucket(deep=deep)
         if deep and not findings:
             with self.lock.held():
@@ -249,7 +254,7 @@ class Workspace(Running):
                 self._progress,
                 self.ledger.history.values(),
             )
-            freed = self._sweep_bucket() if self._is_shared else 0
+            freed = self._sweep_bucket() if self._kept.blobs else 0
             return msgspec.structs.replace(pruned, bucket_bytes_freed=freed)
 
     def _sweep_bucket(self) -> int:

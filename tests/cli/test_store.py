@@ -39,7 +39,8 @@ def test_there_and_back(used: Call, tmp_path: Path) -> None:
     assert used("undo").code == 0 and Path("plan.md").read_text() == "old\n"
     back = msgspec.json.decode(used("store", "copy", "--to", "local", "--json").stdout)
     assert (back["done"], back["events"], back["old"]) == (True, 9, None)
-    assert back.keys() == {"done", "from", "to", "events", "streams", "intents", "pieces", "blobs", "old"}
+    wanted = {"done", "from", "to", "events", "streams", "intents", "pieces", "blobs", "old", "with_history"}
+    assert back.keys() == wanted
     assert used("redo").code == 0 and Path("plan.md").read_text() == "new\n"
     assert used("verify", "--deep").code == 0
 
@@ -71,3 +72,34 @@ def test_a_server_that_is_away_does_not_hide_where_it_is(used: Call, monkeypatch
     assert done.stdout.startswith("history   the database x on no.such.host.invalid, as ")
     assert "state     " in done.stdout and "hunter2" not in done.stdout + done.stderr
     assert stores.FILE in os.listdir(done.stdout.split("state")[1].split()[0])
+
+
+def test_another_folder_reads_what_is_in_the_store_without_having_written(
+    call: Call, folder: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = f'[store]\nstore = "${STORE}"\nworkspace = "{tmp_path.name}"\n'
+    (folder / "takeback.toml").write_text(settings)
+    assert call("save", "first").code == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    assert call("-C", str(other), "log").code == 2, "nothing names a store there"
+    (other / "takeback.toml").write_text(settings)
+    told = call("-C", str(other), "log")
+    assert (told.code, 'checkpoint "first"' in told.stdout) == (0, True), told.said
+    assert call("-C", str(other), "outbox", "worker", "--once").code == 0
+    assert "sits in" in call("-C", str(other), "save", "second").said
+    assert call("-C", str(folder), "save", "second").code == 0, "and the first one still sits where it was"
+
+
+def test_a_store_that_let_nobody_in_does_not_become_this_machine(
+    call: Call, folder: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever looks in between: the history is begun where takeback.toml says, or not at all."""
+    (folder / "takeback.toml").write_text(f'[store]\nstore = "$WAY"\nworkspace = "{tmp_path.name}"\n')
+    monkeypatch.setenv("WAY", "postgresql://me@127.0.0.1:1/shop")
+    assert call("save", "first").code == 4
+    for words in (("store", "show"), ("log",), ("status",), ("store", "copy", "--to", "local")):
+        assert "this machine" not in call(*words).said
+    monkeypatch.setenv("WAY", os.environ[STORE])
+    assert call("save", "first").code == 0
+    assert msgspec.json.decode(call("store", "show", "--json").stdout)["shared"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import msgspec
 import pytest
 
 from takeback.core import events as e
@@ -97,14 +100,22 @@ def test_what_is_held_by_a_run_and_by_its_steps() -> None:
 
 
 def test_of_very_many_little_is_kept_at_hand() -> None:
+    """What they are to send, which may be large, is with the outbox."""
+    count, encode, decode = 500, msgspec.json.encode, msgspec.json.Decoder(IntentDeferred).decode
     intents = Intents()
-    for n in range(2):
-        about = "email to ann" + "!" * (n // 2)  # made anew each time, as by a reader of the journal
-        event = IntentDeferred("email", "email", f"k{n}", "a1", f"d{n}", "".join(about), arguments=["x"] * 99)
-        intents.apply(f"i{n}", "".join(["r", "1"]), event)
-    one, two = intents.every.values()
-    assert one.about is two.about and one.run is two.run
-    assert not hasattr(one, "arguments")
+    tracemalloc.start()
+    try:
+        for n in range(count):
+            large = IntentDeferred(
+                "email", "email", f"k{n}", "a1", f"d{n}", "email to ann", arguments=["x" * 2000]
+            )
+            intents.apply(f"i{n}", "r1", decode(encode(large)))
+        each = tracemalloc.get_traced_memory()[0] / count
+    finally:
+        tracemalloc.stop()
+    assert each < 700
+    one, *others = intents.every.values()
+    assert all(other.about is one.about for other in others)
 
 
 def test_it_is_being_delivered_only_while_its_worker_lives() -> None:
@@ -134,6 +145,11 @@ def test_history_counts_it_among_the_changes_of_its_action() -> None:
     assert story.history.breaches == []
     (entry,) = story.history.timeline(Target("outbox", intent))
     assert (entry.action, entry.change.before) == (began.id, ABSENT)
+    assert story.history.intents.decided == []
+    dropped = story.tell(IntentDropped(intent, "ann"))
+    (decided,) = story.history.intents.decided
+    assert (decided.seq, decided.at_us, decided.event) == (dropped.seq, dropped.at_us, dropped.event)
     story.tell(IntentDropped("i99"))
+    assert len(story.history.intents.decided) == 1
     (breach,) = story.history.breaches
     assert "i99" in str(breach)

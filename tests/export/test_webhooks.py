@@ -155,6 +155,15 @@ def test_a_secret_is_named_and_not_given(tb: Workspace, root: Path, monkeypatch:
         again.audit.pump()
 
 
+def test_a_secret_of_a_wrong_form_ends_the_worker_at_its_start(
+    tb: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", "hunter2!")
+    done = cli.run(["outbox", "worker", "--once"], cwd=root, home=tb.state.parent.parent)
+    assert (done.code, "hunter2" in done.said) == (2, False)
+    assert "the variable HOOK_SECRET does not hold whsec_ and base64; nothing was sent" in done.stderr
+
+
 def test_the_worker_tells(tb: Workspace, root: Path, ear: Ear) -> None:
     tb.save("one")
     done = cli.run(["outbox", "worker", "--once"], cwd=root, home=tb.state.parent.parent)

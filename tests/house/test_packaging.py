@@ -26,7 +26,7 @@ def project() -> dict[str, Any]:
 def wanted(lock: str) -> list[Requirement]:
     """What pyproject.toml asks of a lock."""
     core, groups = project()["project"]["dependencies"], project()["dependency-groups"]
-    lines = {"core": core, "dev": core + groups["dev"], "tools": groups["tools"]}[lock]
+    lines = {**groups, "core": core, "dev": core + groups["dev"]}[lock]
     return [Requirement(line) for line in lines]
 
 

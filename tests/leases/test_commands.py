@@ -30,10 +30,13 @@ def test_take_list_release(tb: Workspace) -> None:
     taken = takeback(tb, "locks", "take", "src", "--ttl", "120", "--json", env={"TAKEBACK_ACTOR": "ann"}).json
     assert (taken["name"], taken["fence"], taken["run"], taken["actor"]) == ("src", 1, None, "ann")
     assert taken["since"] < taken["until"]
-    said = takeback(tb, "locks", "list").stdout
-    assert "src  a human (ann), since just now, for 1 min  (fence 1)" in said
-    longer = takeback(tb, "locks", "take", "src", "--ttl", "900").stdout
-    assert "Locked src for 1" in longer
+    for words in ("locks",), ("locks", "list"):
+        head, row = takeback(tb, *words).stdout.splitlines()
+        assert head.split() == ["what", "who", "run", "since", "for", "fence"]
+        assert row.split()[:4] == ["src", "a", "human", "(ann)"] and row.endswith(" 1")
+    assert takeback(tb, "locks", "--json").json["locks"][0]["name"] == "src"
+    longer = takeback(tb, "locks", "take", "src", "--ttl", "900.9").stdout
+    assert "Locked src for 15 min" in longer
     assert [lock["fence"] for lock in listed(tb)] == [2]
     assert "Let go of 1 lock." in takeback(tb, "locks", "release", "src").stdout
     assert listed(tb) == []
@@ -64,7 +67,7 @@ def test_inside_of_a_run_it_is_the_runs_and_ends_with_it(tb: Workspace) -> None:
     assert listed(tb) == []
     inner = f"{' '.join(me)} take src --ttl 900 && {' '.join(me)} list && touch src/b"
     done = takeback(tb, "run", "--", "sh", "-c", inner)
-    assert "src  r" in done.stdout and "process" in done.stdout
+    assert " src    r" in done.stdout and "process" in done.stdout
     assert (tb.root / "src/b").exists()
 
 

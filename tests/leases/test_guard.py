@@ -148,3 +148,15 @@ def test_what_the_run_itself_has_locked_is_its_own(tb: Workspace, root: Path) ->
     with tb.run("program") as run, run.lock("src"):
         run.call(write, str(root / "src/a.py"), "mine")
     assert (root / "src/a.py").read_text() == "mine"
+
+
+def test_what_a_human_locked_holds_off_also_what_the_same_human_starts(tb: Workspace, root: Path) -> None:
+    takeback(tb, "locks", "release", "src")
+    takeback(tb, "locks", "take", "src")
+    done = takeback(tb, "run", "--", "touch", "src/new.py")
+    assert (done.code, (root / "src/new.py").exists()) == (125, False), done.said
+    assert "is locked by a human" in done.stderr and "takeback locks release src" in done.stderr
+    done = takeback(tb, "run", "--", sys.executable, "-c", SLY, "b.py")
+    assert "changed under another's lock: src/b.py is locked by a human" in done.stderr
+    with tb.run("program") as run, pytest.raises(RefusedError, match="is locked by a human"):
+        run.call(write, str(root / "src/a.py"), "mine")

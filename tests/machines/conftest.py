@@ -165,9 +165,10 @@ def tree(root: Path) -> dict[str, Any]:
             found[name] = oct(path.stat().st_mode)
         elif path.suffix == ".db":
             with sqlite3.connect(path) as db:
-                found[name] = sorted(db.execute("SELECT name FROM rooms"))
+                made = db.execute("SELECT name FROM sqlite_master WHERE name = 'rooms'").fetchone()
+                found[name] = sorted(db.execute("SELECT name FROM rooms")) if made else []
             db.close()
-        elif not name.endswith(("-wal", "-shm")):
+        elif not name.endswith(("-wal", "-shm", "-journal")):
             found[name] = (oct(path.stat().st_mode), path.read_text())
     return found
 

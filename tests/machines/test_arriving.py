@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 import takeback
-from takeback import arriving
-from takeback.errors import RefusedError, SeatHeld, SeatLost, UsageError
-from takeback.storage import places
+from takeback import arriving, config
+from takeback.errors import RefusedError, SeatHeld, SeatLost, StoreMoved, UsageError
+from takeback.storage import places, stores
+from takeback.storage.registry import Registry
 from takeback.testing import crash
 from tests.machines import tools
 from tests.machines.conftest import DONE, FILES, MEMORY, Shop, memory, tree
@@ -178,6 +179,27 @@ def test_what_cannot_be_brought_is_refused(shop: Shop) -> None:
         arriving.look(new, store=os.environ[tools.STORE], workspace="nowhere")
 
 
+def test_a_slip_is_told_before_anything_of_it_is_kept(shop: Shop, tmp_path: Path) -> None:
+    """Corrected, the same command for the same folder works."""
+    died(shop)
+    new, nope = shop.two.folder("new"), tmp_path / "nope"
+    shop.silent(new)
+    nope.mkdir()
+    (shop.two.disk / "key").write_text("0123456789abcdef" * 4)
+    store, blobs = os.environ[tools.STORE], os.environ[tools.BLOBS]
+    with shop.two.at_work():
+        with pytest.raises(UsageError, match="nope has nothing of"):
+            arriving.look(new, store=store, workspace=shop.name, blobs=f"file://{nope}")
+        with pytest.raises(UsageError, match="begun without a key"):
+            arriving.look(
+                new, store=store, workspace=shop.name, blobs=blobs, blobs_key=str(shop.two.disk / "key")
+            )
+        assert not new.exists()
+        assert not [path for path in nope.rglob("*") if path.is_file()]
+        assert arriving.arrive(shop.look(new)).is_new
+    assert (new / "first.txt").read_text() == "room one"
+
+
 def test_a_file_that_somebody_put_there_meanwhile(shop: Shop) -> None:
     died(shop)
     new = shop.two.folder("new")
@@ -210,3 +232,36 @@ def test_two_who_want_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
             tb.save()
         with takeback.open(second) as tb, pytest.raises(SeatLost, match=f"sits in .*:{first}"):
             tb.save()
+
+
+def test_an_address_may_name_variables(shop: Shop) -> None:
+    """So that no password is in a command line, nor in the state folder."""
+    shop.begin()
+    new = shop.two.folder("new")
+    shop.silent(new)
+    shop.two.takeback(
+        "resume",
+        "--into",
+        str(new),
+        "--store",
+        f"${tools.STORE}",
+        "--workspace",
+        shop.name,
+        "--blobs",
+        f"${tools.BLOBS}",
+    )
+    with shop.two.at_work():
+        kept = stores.read(Registry(config.state_home()).state_of(new))
+    assert kept and (kept.store, kept.blobs) == (f"${tools.STORE}", f"${tools.BLOBS}")
+
+
+def test_a_history_that_was_taken_elsewhere_is_not_brought_from_there(shop: Shop) -> None:
+    shop.begin()
+    shop.one.takeback("store", "copy", "--to", "local", cwd=shop.one.folder())
+    new = shop.two.folder("new")
+    with (
+        shop.two.at_work(),
+        pytest.raises(StoreMoved, match=f"was moved to {os.uname().nodename}:.*nothing was brought"),
+    ):
+        shop.look(new)
+    assert not new.exists()

@@ -54,10 +54,29 @@ def requests(folder: Path) -> Counter[str]:
     return Counter(path.read_text().splitlines()) if path.exists() else Counter()
 
 
+def status_of(folder: Path, name: str) -> int:
+    """Whether an order is there: it was given, and not cancelled."""
+    bodies = [effect["body"] for effect in effects(folder)]
+    return 200 if f"order {name}" in bodies and f"cancel {name}" not in bodies else 404
+
+
+class Answering(BaseHTTPRequestHandler):
+    def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, text in (headers or {}).items():
+            self.send_header(name, text)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Not on our standard error."""
+
+
 def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
     done, chance = Effects(folder), random.Random(7)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -78,6 +97,9 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
                 return self._trouble(what.removesuffix("-after"))
             return self._answer(201, json.dumps({"made": key, "headers": dict(self.headers)}))
 
+        def do_GET(self) -> None:
+            self._answer(status_of(folder, self.path.rpartition("/")[2]), "")
+
         def _by_chance(self) -> str:
             kinds = ["busy", "broken", "mute", "slow", "broken-after", "mute-after", "slow-after"]
             weights = [6, 6, 6, 1, 6, 6, 1]
@@ -91,17 +113,6 @@ def handler(folder: Path, trouble: float) -> type[BaseHTTPRequestHandler]:
             time.sleep(STALL_S if what == "slow" else 0)
             self.close_connection = True
             return None
-
-        def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
-            self.send_response(status)
-            for name, text in (headers or {}).items():
-                self.send_header(name, text)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *_: Any) -> None:
-            """Not on our standard error."""
 
     return Handler
 

@@ -45,6 +45,43 @@ def test_from_the_intent_to_the_dead_letter(place: Place, tmp_path: Path) -> Non
     assert "Nothing is to be delivered." in takeback(place, "outbox", "list")
     assert data(place, "outbox", "list", "--all")["counts"] == {"delivered": 1, "dropped": 1}
     assert tools.sent() != []
+    life = [one["what"] for one in data(place, "show", dead)["life"]]
+    assert life == [
+        f"deferred by {place.tb.outbox.get(dead).deferred.action}, until {run.id} commits",  # type: ignore[union-attr]
+        "released: from now on a worker may deliver it",
+        "attempt 1 failed, for good: nobody wants spam",
+        "to be tried again",
+        "attempt 1 failed, for good: nobody wants spam",
+        "dropped: not needed",
+    ]
+
+
+def test_what_a_human_decides_is_theirs_in_the_log(place: Place) -> None:
+    with place.tb.run("mail", deliver=True) as run:
+        dead = [run.defer(tools.refuse, text) for text in "abcd"]
+    takeback(place, "dead", "retry", dead[0])
+    takeback(place, "outbox", "worker", "--once")
+    takeback(place, "dead", "drop", "--all", "--why", "not needed")
+    place.tb.undo(run.id)  # it finds them gone, and knows by whom
+    lines = takeback(place, "log").splitlines()
+    assert not [line for line in lines if "(outside)" in line]
+    (dropped,) = [line for line in lines if "drop" in line]
+    assert f"drop {', '.join(dead[:3])} and 1 more: not needed" in dropped and " you " in dropped
+    assert dropped.split()[0] == dead[0] and dropped.endswith("4 intents")
+    (retried,) = [line for line in lines if "retry" in line]
+    assert f"retry {dead[0]}" in retried
+
+
+def test_what_was_taken_back_tells_how(place: Place) -> None:
+    with place.tb.run("mail", deliver=True) as run:
+        delivered = run.defer(tools.note_with_undo, "room")
+    with place.tb.run("mail") as later:
+        cancelled = later.defer(tools.note, "a")
+    rollbacks = [place.tb.undo(later.id).rollback, place.tb.undo(run.id).rollback]
+    assert f"cancelled by {rollbacks[0]}" in takeback(place, "show", cancelled)
+    shown = takeback(place, "show", delivered)
+    assert "delivered at attempt 1" in shown
+    assert f"compensated by {rollbacks[1]}, verified" in shown
 
 
 def test_wrong_use_is_told(place: Place) -> None:
@@ -52,6 +89,7 @@ def test_wrong_use_is_told(place: Place) -> None:
         id = run.defer(tools.note, "a")
     assert "there is no intent i999" in takeback(place, "dead", "show", "i999", code=2)
     assert "not a dead letter" in takeback(place, "dead", "retry", id, code=2)
+    assert "there is no run r999" in takeback(place, "outbox", "list", "--run", "r999", code=2)
     assert "is no notifier" in takeback(place, "outbox", "worker", "--notify", "pigeon:home", code=2)
 
 

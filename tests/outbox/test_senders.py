@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from takeback.core.intents import IntentAttempted, IntentDied, Queued, State
-from takeback.errors import RollbackIncomplete
+from takeback.errors import RollbackIncomplete, UsageError
 from tests.outbox import tools
 from tests.outbox.conftest import Place
 from tests.outbox.sink import Sink, effects, requests
@@ -46,6 +46,47 @@ def test_it_is_taken_back_by_another_request(place: Place, sink: Sink) -> None:
     with pytest.raises(RollbackIncomplete, match="compensated POST"):
         place.tb.undo(run.id)
     assert sink.bodies() == ["order 1", "cancel 1"]
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+def test_and_by_a_check_it_is_known_whether_it_was(place: Place, sink: Sink, *, cancels: bool) -> None:
+    undo = {"method": "POST", "url": sink.url(), "json": "cancel 1" if cancels else "something else"}
+    check = {"method": "GET", "url": sink.url("orders/1")}
+    with place.tb.run("post", deliver=True) as run:
+        run.defer("http", "POST", sink.url(), json="order 1", undo=undo, check=check)
+    if cancels:
+        assert [(i.did, i.verified) for i in place.tb.undo(run.id).items] == [("compensated", True)]
+        return
+    with pytest.raises(RollbackIncomplete, match="failed POST") as caught:
+        place.tb.undo(run.id)
+    assert "still finds it" in caught.value.report.items[0].why
+
+
+def test_a_check_finds_what_came_through_without_an_answer(place: Place, sink: Sink) -> None:
+    check = {"method": "GET", "url": sink.url("orders/1")}
+    with place.tb.run("post", deliver=True) as run:
+        run.defer("http", "POST", sink.url("broken-after"), json="order 1", check=check)
+    while one(place).state is not State.DELIVERED:
+        time.sleep(0.01)
+        place.deliver()
+    assert requests(sink.folder).total() == 1
+
+
+def test_a_check_that_cannot_tell_is_no_proof(place: Place, sink: Sink) -> None:
+    undo = {"method": "POST", "url": sink.url(), "json": "cancel 1"}
+    with place.tb.run("post", deliver=True) as run:
+        check = {"method": "POST", "url": sink.url("broken")}
+        run.defer("http", "POST", sink.url(), json="order 1", undo=undo, check=check)
+    with pytest.raises(RollbackIncomplete, match="unverifiable POST"):
+        place.tb.undo(run.id)
+
+
+def test_what_is_missing_is_named_without_names_of_ours(place: Place, sink: Sink) -> None:
+    with place.tb.run("post") as run:
+        with pytest.raises(UsageError, match=r"sent like this: missing .* 'subject'; nothing was deferred"):
+            run.defer("email", to="ann@example.org")
+        with pytest.raises(UsageError, match="check is a request of its own"):
+            run.defer("http", "POST", sink.url(), check={"url": sink.url()})
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -17,7 +20,9 @@ from takeback.core import ids
 from takeback.core.events import CheckpointTaken
 from takeback.core.intents import IntentsReleased
 from takeback.core.record import Record
+from takeback.engine.ledger import Ledger
 from takeback.errors import BackendError, JournalMoved, LeaseLost, UsageError
+from takeback.storage import line, sqlite_session
 from takeback.storage.sqlite import SqliteJournal
 
 Answer = tuple[Record, ...]
@@ -59,7 +64,10 @@ def at(point: str, do: Callable[[int], object]) -> Iterator[Counter[str]]:
 
 
 def in_one_group(
-    journal: SqliteJournal, appends: list[Append], leaving: Callable[[], object] = lambda: None
+    journal: SqliteJournal,
+    appends: list[Append],
+    leaving: Callable[[], object] = lambda: None,
+    leading: Append | None = None,
 ) -> tuple[list[Future[Answer]], Counter[str]]:
     """Let these stand in line while another append is being committed; `leaving` is done as that ends."""
     is_under_way, may_go_on = threading.Event(), threading.Event()
@@ -71,7 +79,7 @@ def in_one_group(
             leaving()
 
     with ThreadPoolExecutor(len(appends) + 1) as pool, at("journal-anchored", hold) as passes:
-        leading = pool.submit(say, journal, "leading")
+        leader = pool.submit(leading or (lambda: say(journal, "leading")))
         assert is_under_way.wait(20)
         found = []
         for place, append in enumerate(appends, 1):
@@ -79,7 +87,7 @@ def in_one_group(
             while len(journal._line) < place:
                 pass
         may_go_on.set()
-        leading.result(20)
+        leader.result(20)
         for one in found:
             one.exception(20)
     return found, passes
@@ -180,10 +188,69 @@ def test_a_sync_that_fails_is_told_to_all_of_its_group(journal: SqliteJournal) -
 def test_whoever_has_the_connection_does_not_wait_for_who_waits_for_it(journal: SqliteJournal) -> None:
     """As a signal handler would that comes while its thread reads."""
     with ThreadPoolExecutor(1) as pool:
-        with journal.using():
+        with journal.lock, journal.using():
             other = pool.submit(say, journal, "other")
             while not len(journal._line) and not other.done():
                 pass
             say(journal, "handler")
         other.result(20)
     assert texts(journal) == ["first", "handler", "other"]
+
+
+def test_the_ledger_keeps_nobody_from_sharing_a_commit(journal: SqliteJournal) -> None:
+    """It applies what was appended in the order of the journal, whoever comes back first."""
+    ledger = Ledger(journal)
+    ledger.refresh()
+
+    def append(text: str) -> Append:
+        return lambda: ledger.append([CheckpointTaken(text)], ids.WORKSPACE)
+
+    found, passes = in_one_group(journal, [append(f"t{n}") for n in range(8)], leading=append("leading"))
+    assert passes["journal-committed"] == 2
+    assert ledger.history.seq == journal.head().count == 10
+    assert list(ledger.history.checkpoints) == [f"c{seq}" for seq in range(1, 11)]
+    assert not ledger.history.breaches
+    assert [one.result()[0].seq for one in found] == list(range(3, 11))
+
+
+@contextmanager
+def interrupted(nth: int) -> Iterator[list[str]]:
+    """A signal comes before the nth line that this thread runs in one of these files; tells where that was."""
+    files = (line.__file__, sqlite_session.__file__)
+    places: list[str] = []
+    count = itertools.count(1)
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename not in files:
+            return None
+        if event == "line" and next(count) == nth:
+            places.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield places
+    finally:
+        sys.settrace(before)
+
+
+def test_an_interrupt_anywhere_lets_everybody_go_on(journal: SqliteJournal) -> None:
+    """Also one that comes while its thread is about to lead, or to hand the lead on."""
+    for nth in itertools.count(1):
+        with suppress(KeyboardInterrupt), interrupted(nth) as places:
+            say(journal, f"interrupted {nth}")
+        if not places:
+            break
+        others = [threading.Thread(target=say, args=(journal, f"{nth} {n}"), daemon=True) for n in range(2)]
+        for other in others:
+            other.start()
+        for other in others:
+            other.join(20)
+        assert not any(other.is_alive() for other in others), places
+        say(journal, f"{nth} here")
+    assert nth > 10
+    found = texts(journal)
+    wanted = {f"{one} {who}" for one in range(1, nth) for who in ("0", "1", "here")}
+    assert wanted <= set(found) and len(found) == len(set(found))

@@ -176,3 +176,13 @@ def test_the_file_is_the_users_alone(path: Path) -> None:
             assert path.stat().st_mode & 0o777 == 0o600
     finally:
         os.umask(before)
+
+
+def test_it_can_be_tried_without_waiting(tmp_path: Path) -> None:
+    lock, other = WorkspaceLock(tmp_path / "lock"), WorkspaceLock(tmp_path / "lock")
+    with lock.held(), lock.tried() as again, other.tried() as held:
+        assert again and not held
+    with other.tried() as held, lock.tried() as other_held:
+        assert held and not other_held
+    with lock.tried() as held:
+        assert held, "what was tried was let go"

@@ -14,7 +14,7 @@ import msgspec
 from takeback.cli.session import Session, iso, plural
 from takeback.cli.telling import BEAT_S, Teller
 from takeback.core.intents import IntentDied, Outcome
-from takeback.engine.courier import Tally
+from takeback.engine.courier import AWAY_S, Tally
 from takeback.engine.telemetry import Instruments
 from takeback.errors import BackendError
 from takeback.workflows.monitor import Monitor
@@ -97,6 +97,21 @@ class Watching:
             fresh.replace(self._health)
         except OSError as error:
             raise BackendError(f"{self._health} cannot be written: {error.strerror}") from error
+
+
+def opened(session: Session, *, patient: bool) -> Workspace:
+    """The workspace. Where a worker is `patient`, a store that is away at its start is waited for, as later on."""
+    is_said = False
+    while True:
+        try:
+            return session.workspace()
+        except BackendError as error:
+            if not patient or not error.retryable:
+                raise
+            if not is_said:
+                click.echo(f"takeback: {error.message}. It is waited for", err=True)
+            is_said = True
+        time.sleep(AWAY_S)
 
 
 def notifiers_of(workspace: Workspace) -> list[str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from takeback.cli.session import ago, iso, plural, shortened, until
+from takeback.cli.intent_life import life_of
+from takeback.cli.session import Session, ago, iso, plural, shortened, until
 from takeback.cli.views import table
 from takeback.core.intents import RELEASED, IntentAttempted, IntentDied, Queued, State
 from takeback.core.record import Record
 from takeback.engine.wording import short
 from takeback.workspace import Workspace
 
+GIVEN_MAX = 2000
 ON_THE_WAY = (State.HELD, State.QUEUED, State.DUE, State.CLAIMED, State.DEAD)
 
 
@@ -39,7 +40,7 @@ def _when(us: int) -> str:
 
 
 def rows(every: list[Queued]) -> list[str]:
-    heads = [("ID", "RUN", "WHAT", "HOW IT STANDS")]
+    heads = [("id", "run", "what", "how it stands")]
     return table(
         [
             *heads,
@@ -87,14 +88,22 @@ def outbox_lines(counts: dict[str, int]) -> list[str]:
     return lines
 
 
-def intent_lines(queued: Queued, attempts: Sequence[Record]) -> list[str]:
+def show_intent(session: Session, workspace: Workspace, queued: Queued) -> None:
     """All that is known of one."""
+    life = life_of(workspace.journal, queued.id)
+    if session.json:
+        failed = [attempt_data(record) for record in workspace.outbox.attempts(queued.id)]
+        return session.data(intent_data(queued) | {"failed": failed, "life": [one.data() for one in life]})
+    for line in (*_lines(queued), *map(str, life)):
+        session.line(line)
+
+
+def _lines(queued: Queued) -> list[str]:
     deferred = queued.deferred
     return [
         f"{queued.id}  {deferred.about}  {stands(queued)}",
         f"  of {queued.run}, by {deferred.handler}, key {deferred.delivery_key}",
-        f"  given {short(deferred.arguments)}",
-        *map(attempt_line, attempts),
+        f"  given {short(deferred.arguments, GIVEN_MAX)}",
     ]
 
 
@@ -102,10 +111,3 @@ def attempt_data(record: Record) -> dict[str, Any]:
     event = record.event
     assert isinstance(event, IntentAttempted | IntentDied)
     return {"attempt": event.attempt, "at": iso(record.at_us), "why": event.why, "unsure": event.unsure}
-
-
-def attempt_line(record: Record) -> str:
-    event = record.event
-    assert isinstance(event, IntentAttempted | IntentDied)
-    doubt = " (it may have been delivered)" if event.unsure else ""
-    return f"  attempt {event.attempt}, {ago(record.at_us)}: {event.why}{doubt}"

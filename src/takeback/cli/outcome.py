@@ -11,7 +11,6 @@ from takeback.core.change import Change
 from takeback.core.events import ActionBegan
 from takeback.core.selection import inside
 from takeback.core.subjects import Action
-from takeback.engine import processes
 from takeback.engine.diff import verb
 from takeback.engine.foreseeing import leaves_something, why_irreversible
 from takeback.engine.report import RollbackReport
@@ -62,7 +61,7 @@ def summary_lines(
     elif child.code:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
     lines += _on_the_outside(action.began)
-    trespasses = workspace.locks.after(action, processes.lineage)
+    trespasses = workspace.locks.after(action)
     lines += [f"  changed under another's lock: {one}" for one in trespasses[:MISSED_SHOWN]]
     marks = [mark for name, mark in workspace.history.marks.items() if name != OUTSIDE]
     stated = (text for mark in marks for text in mark.stated)
@@ -98,7 +97,7 @@ def summary_data(workspace: Workspace, action: Action, child: Child, report: Rol
         "why": child.why,
         "at": iso(action.began_us),
         "changes": len({change.target for change in made(workspace.history, action)}),
-        "locked_by_others": [str(one) for one in workspace.locks.after(action, processes.lineage)],
+        "locked_by_others": [str(one) for one in workspace.locks.after(action)],
         "background": workspace.tracker.living(action.id),
         "undo": report.data() if report else None,
     }

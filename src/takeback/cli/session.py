@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -31,9 +32,9 @@ class Session(msgspec.Struct):
     def workspace(self) -> Workspace:
         """The protected workspace that is meant, or an error that says how to protect it."""
         # What opens files is loaded when it is used: `takeback --version` and `--help` need none of it.
-        from takeback.opening import find_workspace
+        from takeback.opening import find_workspace, join_workspace
 
-        found = find_workspace(".", progress=self.progress)
+        found = find_workspace(".", progress=self.progress) or join_workspace(".", progress=self.progress)
         if found is None:
             raise UsageError(
                 f"{os.getcwd()} is not protected yet, so nothing is recorded",
@@ -160,7 +161,7 @@ def ago(at_us: int) -> str:
 
 def until(at_us: int) -> str:
     """How long there is until a moment, as a person says it."""
-    seconds = int(at_us / 1e6 - time.time())
+    seconds = math.ceil(at_us / 1e6 - time.time())
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds // size} {unit}"

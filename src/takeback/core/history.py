@@ -259,7 +259,7 @@ class History:
         self._add(record, action, event.changes)
 
     def _intent(self, record: Record, event: i.IntentEvent) -> None:
-        if wrong := self.intents.apply(record.id, record.stream, event):
+        if wrong := self.intents.apply(record.id, record.stream, event, record.seq, record.at_us):
             return self._breach(record, wrong)
         if isinstance(event, i.IntentDeferred):
             self._changes_seen(record, e.ChangesSeen(event.action, (i.change_of(record.id, event),)))

@@ -188,6 +188,14 @@ class Outcome(msgspec.Struct, frozen=True):
     result: Any = None
 
 
+class Decided(msgspec.Struct, frozen=True):
+    """What a human decided about a dead letter, and when."""
+
+    seq: int
+    at_us: int
+    event: IntentRevived | IntentDropped
+
+
 class Intent(msgspec.Struct, gc=False):
     """What is kept at hand of an intent: there may be very many, and the outbox has the rest."""
 
@@ -211,12 +219,13 @@ class Intents:
 
     def __init__(self) -> None:
         self.every: dict[str, Intent] = {}
+        self.decided: list[Decided] = []
         self._keyed: dict[str, dict[str, tuple[str, ...]]] = {}
         self._texts: dict[str, str] = {}
         """What many have in common is kept once."""
         self._held: dict[str, dict[str, Intent]] = {}
 
-    def apply(self, id: str, run: str, event: IntentEvent) -> str:
+    def apply(self, id: str, run: str, event: IntentEvent, seq: int = 0, at_us: int = 0) -> str:
         """Take in an event; gives what is wrong with it, if anything is."""
         if isinstance(event, IntentDeferred):
             run, about, step = (self._texts.setdefault(text, text) for text in (run, event.about, event.step))
@@ -229,6 +238,8 @@ class Intents:
             wrong = [name for name in event.intents if not self._move(name, State.DUE)]
         else:
             wrong = [] if self._move(event.intent, AFTER[type(event)]) else [event.intent]
+        if not wrong and isinstance(event, IntentRevived | IntentDropped):
+            self.decided.append(Decided(seq, at_us, event))
         return f"there is no intent {wrong[0]} that {type(event).__name__} could follow" if wrong else ""
 
     def of_key(self, run: str, key: str) -> list[Intent]:

@@ -112,6 +112,7 @@ class Courier:
         """When an attempt last began or ended."""
         self._threads = 0
         self._unsaid: list[Outcome] = []
+        self._is_new = True
         self._strayed = False
         """Whether the store may have claims of ours that are not in hand."""
 
@@ -121,7 +122,6 @@ class Courier:
         A store that is away is waited for; with `once`, or once `stop` is set, it is an error.
         """
         try:
-            bury(self._outbox)
             while not self.stop.is_set() and self._goes_on(once=once, run=run):
                 pass
             self._drain()
@@ -153,6 +153,9 @@ class Courier:
 
     def _turn(self, *, once: bool, run: str) -> bool:
         """Claim, begin, record, and wait where there is nothing to do; False where that was all."""
+        if self._is_new:
+            bury(self._outbox)
+            self._is_new = False
         if self._strayed and not self._held and not self._unsaid:
             self._outbox.free(self._owner)
             self._strayed = False

@@ -154,8 +154,10 @@ def handler_of(handler: str | Function, args: tuple[Any, ...], kwargs: dict[str,
     if isinstance(handler, str) and handler in sending.BUILT_IN:
         kept = _kept(handler, args, kwargs)
         about = sending.about(handler, kept["args"], kept["kwargs"])
-        undo = sending.sender(handler).undo if kept["kwargs"].get("undo") else ""
-        return Handler(handler, handler, about, kept, view(kept), kept["kwargs"], undo)
+        sender, given = sending.sender(handler), kept["kwargs"]
+        undo = sender.undo if given.get("undo") else ""
+        check = sender.check if given.get("check") else ""
+        return Handler(handler, handler, about, kept, view(kept), given, undo, check)
     if isinstance(handler, str):
         function = _imported(handler)
     else:

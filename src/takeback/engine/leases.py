@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from takeback.core.history import History
-from takeback.core.leases import EVERYTHING, RESERVED, Blocked, Holder, Lease
+from takeback.core.leases import EVERYTHING, RESERVED, Blocked, Holder, Lease, overlap
 from takeback.engine import processes
 from takeback.engine.lease_keeper import Keeper
 from takeback.engine.replanning import seconds_of, text_of
@@ -138,6 +138,16 @@ def who(lease: Lease) -> str:
         text += f", process {holder.process.pid}"
         text += f" on {holder.process.host}" if holder.process.host else ""
     return text
+
+
+def why_lost(name: str, leases: Iterable[Lease]) -> str:
+    """What is known of a lock that was lost: who has it now. How it ended is not kept."""
+    now = next((lease for lease in leases if lease.is_live and overlap(lease.name, name)), None)
+    has = f" ({who(now)} has it now)" if now else ""
+    return (
+        f"the lock of {name} is not held any more{has}: "
+        "it ran out and another one took it, or a human released it"
+    )
 
 
 def _held(name: str, found: Blocked, wait_s: float) -> LeaseHeld:

@@ -16,6 +16,7 @@ from takeback.core.record import Record
 from takeback.core.redact import redact
 from takeback.core.seats import Seat
 from takeback.engine.lease_keeper import Keeper
+from takeback.engine.leases import why_lost
 from takeback.errors import BackendError, LeaseLost
 from takeback.ports import Journal
 
@@ -125,10 +126,11 @@ class Ledger:
 
     def refuse_lost(self, fences: Mapping[int, str]) -> None:
         """Raise LeaseLost if one of these, fences and names, is not held any more."""
-        held = {lease.fence for lease in self.journal.leases.all()} if fences else set()
+        leases = self.journal.leases.all() if fences else ()
+        held = {lease.fence for lease in leases}
         if gone := [name for fence, name in fences.items() if fence not in held]:
             raise LeaseLost(
-                f"the lock of {', '.join(gone)} ran out, and another one has taken it; nothing more was done",
+                f"{why_lost(gone[0], leases)}. Nothing more was done",
                 hint="what was done before stays; `takeback locks list` shows who has the lock now",
             )
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 SHOW_S = 0.02
 
+_given_up: set[tuple[int, str, str]] = set()
+"""What this process began and does not go on with, although no end of it could be recorded: pid, folder, id."""
+
 
 class SignsOfLife:
     """The folder of these files."""
@@ -31,6 +34,14 @@ class SignsOfLife:
             return os.stat(self._folder / action_id).st_mtime_ns
         except FileNotFoundError:
             return 0
+
+    def give_up(self, action_id: str) -> None:
+        """Its owner lives, and does not go on with it; its end could not be recorded."""
+        _given_up.add((os.getpid(), str(self._folder), action_id))
+
+    def is_given_up(self, action_id: str) -> bool:
+        """Whether this very process has given it up."""
+        return (os.getpid(), str(self._folder), action_id) in _given_up
 
     def end(self, action_id: str) -> None:
         """The action has a recorded end; its sign of life is not needed any more."""
@@ -62,10 +73,13 @@ class Heartbeat:
         self._ids.discard(id)
         self._signs.end(id)
 
-    def show(self) -> None:
-        """Now, unless it has just been shown: a sign that is a moment old proves as much."""
+    def show(self, *, last: bool = False) -> None:
+        """Now, unless it has just been shown: a sign that is a moment old proves nearly as much.
+
+        The `last` one proves all, should the end not be recorded.
+        """
         now = time.monotonic()
-        if now - self._shown > SHOW_S:
+        if last or now - self._shown > SHOW_S:
             self._shown = now
             for id in list(self._ids):
                 self._signs.show(id)

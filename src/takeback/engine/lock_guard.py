@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from takeback.core.events import Process
 from takeback.core.leases import EVERYTHING, Lease, covers
 from takeback.core.subjects import Action
 from takeback.engine.leases import Leases, family_of, who
@@ -47,41 +46,35 @@ class LockGuard:
         *,
         run: str = "",
         parent: str = "",
-        line: Callable[[], list[Process]] = list,
     ) -> list[Trespass]:
         """What of the paths that an action says it writes is locked by others.
 
-        `run` or `parent` say whose it is; what a human locked by hand is theirs who are in the `line` of processes.
-        Where nothing is locked, nothing is asked.
+        `run` or `parent` say whose it is. Where nothing is locked, nothing is asked.
         """
-        foreign = self._foreign(run, parent, line)
+        foreign = self._foreign(run, parent)
         if not foreign:
             return []
         found = [Trespass(one.path, lease) for one in touched() if (lease := self._against(one, foreign))]
         return list(dict.fromkeys(found))
 
-    def after(self, action: Action, line: Callable[[], list[Process]] = list) -> list[Trespass]:
+    def after(self, action: Action) -> list[Trespass]:
         """What an action changed all the same, although others have it locked."""
         made = (c for c in action.changes if c.target.resource == FILES and c.before.id != c.after.id)
         names = sorted({change.target.name for change in made})
-        foreign = self._foreign(action.stream, "", line) if names else []
+        foreign = self._foreign(action.stream, "") if names else []
         return [
             Trespass(name, lease)
             for name in names
             if (lease := next((one for one in foreign if covers(one.name, name)), None))
         ]
 
-    def _foreign(self, run: str, parent: str, line: Callable[[], list[Process]]) -> list[Lease]:
+    def _foreign(self, run: str, parent: str) -> list[Lease]:
+        """What a human locked by hand is of no run, also of none that the same human started."""
         live = self._leases.live()
         if not live:
             return []
         family = family_of(self._ledger.refresh(), run, parent)
-        by_hand = line() if any(not lease.holder.run for lease in live) else []
-        return [
-            lease
-            for lease in live
-            if not (lease.holder.run in family if lease.holder.run else lease.holder.process in by_hand)
-        ]
+        return [lease for lease in live if lease.holder.run not in family]
 
     def _against(self, one: Reached, foreign: list[Lease]) -> Lease | None:
         for path in filter(os.path.isabs, (one.path, one.really)):

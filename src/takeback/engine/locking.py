@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from takeback.core.leases import Holder, Lease
 from takeback.engine import processes
-from takeback.engine.leases import TTL_S, family_of
+from takeback.engine.leases import TTL_S, family_of, why_lost
 from takeback.engine.replanning import seconds_of
 from takeback.errors import LeaseLost, UsageError
 
@@ -70,7 +70,7 @@ class Lock:
         if not was_held and error is None:
             # What was done in this block was not all done alone, and nobody has been told yet.
             raise LeaseLost(
-                f"the lock of {self.name} ran out while its block was at work, and another one took it",
+                f"{why_lost(self.name, leases.store.all())}. Its block was at work until now",
                 hint="`takeback locks list` shows who has it now; look at what was done since, then lock it again",
             )
 

@@ -136,10 +136,8 @@ class Intents:
         return f"{queued.deferred.about} was delivered {_at(queued.changed_us)} and cannot be taken back"
 
     def _unsure(self, queued: Queued) -> str:
-        return (
-            f"{queued.deferred.about} was cancelled, but an attempt before that had no answer: "
-            "it may have been delivered"
-        )
+        # Its attempt had no answer, or one that leaves open what was done before: a command that ended with an error.
+        return f"{queued.deferred.about} was cancelled, but an attempt before that may have delivered it"
 
 
 def _at(us: int) -> str:

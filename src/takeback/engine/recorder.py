@@ -6,7 +6,6 @@ Whoever makes an action uses this: a call of a function, and the two ends that h
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,7 +18,6 @@ from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Run
 from takeback.core.values import plain, said
-from takeback.engine import processes
 from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_outside, standing
 from takeback.engine.calls import told as told_of
 from takeback.engine.gate import Gate, Ruling
@@ -129,18 +127,18 @@ class Recorder:
         """
         if wanted.effect is e.Effect.NONE or not self.gate.touches(wanted.named, wanted.paths):
             return
-        ruling = self.locked(wanted, processes.lineage)
+        ruling = self.locked(wanted)
         if ruling.do == "deny":
             self.gate.refuse(self.run.id, wanted.name, wanted.effect, wanted.seen, ruling)
         if ruling.why:
             _log.warning("%s: %s", wanted.name, ruling.why)
 
-    def locked(self, wanted: Wanted, line: Callable[[], list[e.Process]] = list) -> Ruling:
+    def locked(self, wanted: Wanted) -> Ruling:
         """What the locks of others say of it: not to be begun, or begun with a warning as the reason."""
         if wanted.effect is e.Effect.NONE:
             return Ruling()
         touched = partial(self.gate.touches, wanted.named, wanted.paths)
-        found = self._locks.before(touched, run=self.run.id, line=line)
+        found = self._locks.before(touched, run=self.run.id)
         if not found:
             return Ruling()
         how = f"wait, or, if nobody works on it any more: takeback locks release {found[0].lease.name}"

@@ -114,7 +114,17 @@ def _end_background(tracker: Tracker, action: Action) -> None:
     tracker.ledger.append([ended, *over], action.stream)
 
 
-def settle_one(tracker: Tracker, calls: Calls, action: Action, known: str = "its process died") -> str:
+def _owned(changes: tuple[Change, ...]) -> str:
+    """How many of them are provably its own."""
+    every, unsure = len(changes), sum(change.in_doubt for change in changes)
+    if every and not unsure:
+        return f"all {every} changes are provably its own" if every > 1 else "the change is provably its own"
+    return f"of {every} changes {every - unsure} are provably its own, {unsure} are in doubt"
+
+
+def settle_one(
+    tracker: Tracker, calls: Calls, action: Action, known: str = "no end of it was recorded"
+) -> str:
     """What it changed here is found by looking, and what it did in another system by its check."""
     changes: tuple[Change, ...] = ()
     marks: tuple[e.Mark, ...] = ()
@@ -127,9 +137,7 @@ def settle_one(tracker: Tracker, calls: Calls, action: Action, known: str = "its
         marks = tracker.marks()
         others = [owner for owner in tracker.owners() if owner is not action]
         changes = tracker.proved(action, shared(tracker.since_last(marks), others))
-        unsure = sum(change.in_doubt for change in changes)
-        found = f"{known}; {len(changes) - unsure} changes are provably its own, {unsure} are in doubt"
-        words.append(found if changes or action.made else "nothing had changed")
+        words.append(f"{known}; {_owned(changes)}" if changes or action.made else "nothing had changed")
     changes += tracker.made_by(action.id)
     seen = calls.look_at(action)
     if seen.happened:

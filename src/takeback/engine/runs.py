@@ -116,6 +116,7 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
         elif self.at_work.is_forked():
             return  # it is the other process's, and goes on there
         in_time = self.at_work.close(f"run {self.id} has ended", self.options.wait_s)
+        self._beat.show(last=True)
         try:
             if self._replayed:
                 return
@@ -140,6 +141,13 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
             self._beat.stop()
             if self._body and self._ledger.history.actions[self._body].life is not Life.OPEN:
                 self._beat.remove(self._body)
+            elif self._body and in_time:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        """No end could be recorded. As if its process had died, it may be continued, also by this one."""
+        for id in self._ledger.history.runs[self.id].actions:
+            self._tracker.life.give_up(id)
 
     def _begin(self) -> bool:
         """Begin, continue or replay; False while another process is at it."""

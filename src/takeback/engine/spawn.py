@@ -73,6 +73,8 @@ def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None]) -> No
             show_life()
     finally:
         os.close(fd)
+    # Once more: should its end not be recorded, the last it wrote is provably its own.
+    show_life()
     process.wait()
 
 

@@ -96,6 +96,7 @@ class Step:
             self.run.at_work.refuse_forked()
         if not self.body or self.run.at_work.is_forked():
             return
+        self.run._beat.show(last=True)
         outcome, why = e.Outcome.DONE, ""
         try:
             if error is None:

@@ -310,8 +310,8 @@ class Tracker:
         return self.end(action_id, outcome, exit_code=exit_code, why=why, lives_on=lives_on, after=ended)
 
     def is_guarded(self, action: Action) -> bool:
-        """Whether the process that records the action still lives."""
-        if self.is_left_behind(action.id):
+        """Whether the process that records the action still lives, and goes on with it."""
+        if self.is_left_behind(action.id) or self.life.is_given_up(action.id):
             return False
         began = action.began
         while isinstance(began, e.ActionBegan) and began.process is None and began.parent:

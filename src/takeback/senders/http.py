@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from takeback.core.change import ABSENT
 from takeback.core.redact import redact
 from takeback.errors import DeliveryFailed, UsageError
 from takeback.senders.sending import Sending
@@ -22,12 +23,23 @@ if TYPE_CHECKING:
 KEY = "Idempotency-Key"
 BODY_MAX = 8 << 10
 AGAIN_MAX_S = 86_400.0
+OTHER_S = 30.0
+"""How long the request may take that takes another one back, or looks for it."""
 UNDO = "takeback.senders.http:take_back"
+CHECK = "takeback.senders.http:find"
 
 REFUSED = (429, 503)
 """The receiver says that it did nothing, and to come again."""
+NOT_THERE = (404, 410)
+"""What a check hears where there is nothing."""
 PASSING = (408, 409, 423, 425, *REFUSED, 500, 502, 504)
 """Worth another try. 409 is what a receiver answers that is still at work on the same key."""
+
+
+class Refused(DeliveryFailed):
+    """An answer that is not 2xx."""
+
+    status = 0
 
 
 def about(
@@ -38,15 +50,18 @@ def about(
     data: str | None = None,
     headers: Mapping[str, str] | None = None,
     undo: Mapping[str, Any] | None = None,
+    check: Mapping[str, Any] | None = None,
 ) -> str:
     """`POST https://example.org/orders`."""
     address(url)
     if json is not None and data is not None:
         raise UsageError("a request has json or data, not both; nothing was deferred")
-    if undo is not None:
-        if "method" not in undo or "url" not in undo:
-            raise UsageError("undo is a request of its own: a method and a url; nothing was deferred")
-        about(**{**undo, "undo": None})
+    for word, other in (("undo", undo), ("check", check)):
+        if other is None:
+            continue
+        if "method" not in other or "url" not in other:
+            raise UsageError(f"{word} is a request of its own: a method and a url; nothing was deferred")
+        about(**{**other, "undo": None, "check": None})
     _ = headers
     return f"{method.upper()} {shown(url)}"
 
@@ -60,6 +75,7 @@ def send(
     data: str | None = None,
     headers: Mapping[str, str] | None = None,
     undo: Mapping[str, Any] | None = None,  # noqa: ARG001  for whoever takes it back
+    check: Mapping[str, Any] | None = None,  # noqa: ARG001  for whoever looks
 ) -> dict[str, Any]:
     """Send it, or raise DeliveryFailed. Gives the status and the beginning of the answer."""
     content = data.encode() if data is not None else None
@@ -68,9 +84,29 @@ def send(
 
 def take_back(call: Call) -> None:
     """The request that takes another one back."""
-    given = dict(call.kwargs["undo"])
-    given.pop("undo", None)
-    send(Sending(f"{call.key}-undo", 30.0), given.pop("method"), given.pop("url"), **given)
+    send(Sending(f"{call.key}-undo", OTHER_S), **call.kwargs["undo"])
+
+
+def find(call: Call) -> Any:
+    """What the request answers that looks whether the receiver has it; ABSENT where it has not.
+
+    It bears no key: a receiver that honours one would give its first answer again.
+    """
+    given = call.kwargs["check"]
+    data, headers = given.get("data"), given.get("headers") or {}
+    try:
+        return request(
+            Sending("", OTHER_S),
+            given["method"],
+            given["url"],
+            headers,
+            content=data.encode() if data is not None else None,
+            json=given.get("json"),
+        )
+    except Refused as refused:
+        if refused.status in NOT_THERE:
+            return ABSENT
+        raise
 
 
 def address(url: str) -> tuple[str, str]:
@@ -126,13 +162,16 @@ def request(
     raise _refusal(answer, where)
 
 
-def _refusal(answer: httpx2.Response, where: str) -> DeliveryFailed:
+def _refusal(answer: httpx2.Response, where: str) -> Refused:
     status = answer.status_code
     why = f"{where} answered {status} {answer.reason_phrase}".rstrip()
     if status not in PASSING:
-        return DeliveryFailed(why, permanent=True, unsure=False)
-    again_s = _seconds(answer.headers.get("retry-after", ""))
-    return DeliveryFailed(why, again_s=again_s, unsure=status not in REFUSED)
+        refused = Refused(why, permanent=True, unsure=False)
+    else:
+        again_s = _seconds(answer.headers.get("retry-after", ""))
+        refused = Refused(why, again_s=again_s, unsure=status not in REFUSED)
+    refused.status = status
+    return refused
 
 
 def _seconds(text: str) -> float | None:

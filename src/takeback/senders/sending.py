@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -38,11 +39,13 @@ class Sender(msgspec.Struct, frozen=True):
     about: Callable[..., str]
     undo: str = ""
     """The function that takes it back, where the arguments say how."""
+    check: str = ""
+    """The function that looks for it, likewise."""
 
 
 def sender(name: str) -> Sender:
     module = import_module(BUILT_IN[name])
-    return Sender(module.send, module.about, getattr(module, "UNDO", ""))
+    return Sender(module.send, module.about, getattr(module, "UNDO", ""), getattr(module, "CHECK", ""))
 
 
 def about(name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
@@ -50,7 +53,8 @@ def about(name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
     try:
         return sender(name).about(*args, **kwargs)
     except TypeError as error:
+        why = re.sub(r"\b\w+\(\) ", "", str(error))  # without the name of a function that nobody called
         raise UsageError(
-            f"{name} cannot be sent like this: {error}; nothing was deferred",
+            f"{name} cannot be sent like this: {why}; nothing was deferred",
             hint="docs/OUTBOX.md shows what each built-in takes",
         ) from error

@@ -40,6 +40,14 @@ def sign(secret: str, id: str, at: str, body: bytes) -> str:
     return f"v1,{base64.b64encode(signed).decode()}"
 
 
+def is_secret(text: str) -> bool:
+    """Whether it has the form of one."""
+    try:
+        return bool(_secret(text))
+    except UsageError:
+        return False
+
+
 def _secret(text: str) -> bytes:
     try:
         return base64.b64decode(text.removeprefix(PREFIX), validate=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from takeback.core.record import Record
@@ -19,7 +20,7 @@ from takeback.storage.rows import NOTHING, Batch, refuse_lost
 class Waiting:
     """An append and what became of it."""
 
-    __slots__ = ("_bell", "anywhere", "batch", "durable", "error", "fences", "is_done", "is_woken", "records")
+    __slots__ = ("_bell", "anywhere", "batch", "durable", "error", "fences", "is_done", "records")
 
     def __init__(
         self, batch: Batch, *, durable: bool, fences: Collection[int] = (), anywhere: bool = False
@@ -32,17 +33,16 @@ class Waiting:
         self.records: tuple[Record, ...] = ()
         self.error: BaseException | None = None
         self.is_done = False
-        self.is_woken = False
         self._bell = threading.Lock()
         self._bell.acquire()
 
-    def wait(self) -> None:
-        self._bell.acquire()
+    def wait(self, timeout_s: float) -> bool:
+        """Until it is woken; False when the time is up."""
+        return self._bell.acquire(timeout=timeout_s)
 
     def wake(self) -> None:
-        """It is done, or its thread is to lead."""
-        if not self.is_woken:
-            self.is_woken = True
+        """It is done, or its thread may lead."""
+        with suppress(RuntimeError):  # it was woken already
             self._bell.release()
 
     def end(self, answer: tuple[Record, ...] | BaseException) -> None:

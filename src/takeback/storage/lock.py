@@ -9,7 +9,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,8 +23,12 @@ _HOLDER_BYTES = 32
 class WorkspaceLock:
     """Held for a mark, a rollback or a clean-up; not for the length of a run. May be taken again by its holder."""
 
-    def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self, path: Path, *, wait_s: float = WAIT_S, refuse: Callable[[], None] = lambda: None
+    ) -> None:
+        """`refuse` is asked when it has been taken, before anything is done under it."""
         self._path = path
+        self._refuse = refuse
         self._wait_s = wait_s
         self._thread = threading.RLock()
         self._depth = 0
@@ -35,6 +39,8 @@ class WorkspaceLock:
         with self._thread:
             self._enter(self._wait_s)
             try:
+                if self._depth == 1:
+                    self._refuse()
                 yield
             finally:
                 self._leave()

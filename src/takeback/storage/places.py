@@ -22,7 +22,10 @@ ARRIVING = "arriving.json"
 
 
 def place_of(state: Path) -> Place:
-    """This place; its id is made when it is first asked for."""
+    """This place; its id is made when it is first asked for.
+
+    The inode of the file is a part of it: a copy of the state folder, on another machine or here, is another place.
+    """
     root = text_of(os.fsencode(read_card(state).path))
     found = _read(state / FILE)
     if found is None:
@@ -30,7 +33,11 @@ def place_of(state: Path) -> Place:
         found = _read(state / FILE) or b""
     if not re.fullmatch(rb"[0-9a-f]{16}\n", found):
         raise _damaged(state / FILE)
-    return Place(found.decode().strip(), platform.node(), root)
+    try:
+        inode = os.stat(state / FILE).st_ino
+    except OSError as error:
+        raise unusable(state / FILE, error) from error
+    return Place(f"{found.decode().strip()}-{inode:x}", platform.node(), root)
 
 
 class Arriving(msgspec.Struct, frozen=True):

@@ -146,6 +146,6 @@ def cut(last: int, anchored: int, hint: str = _RESTORE) -> CorruptionError:
 
 
 def refuse_lost(fences: Collection[int], held: Collection[int]) -> None:
-    """Refuse to write for somebody whose lease another one has taken."""
+    """Refuse to write for somebody whose lease is not held any more."""
     if lost := [str(fence) for fence in fences if fence not in held]:
-        raise LeaseLost(f"lease {', '.join(lost)} has been taken by another; nothing was recorded")
+        raise LeaseLost(f"lease {', '.join(lost)} is not held any more; nothing was recorded")

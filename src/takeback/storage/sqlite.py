@@ -9,6 +9,7 @@ at the time of the call is all up to the last record then.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
@@ -74,9 +75,9 @@ class SqliteJournal:
     ) -> tuple[Record, ...]:
         waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
-        if self._session.is_used_here:
-            # A signal handler whose thread has the connection: whoever leads the line may be waiting for it.
-            with self._session:
+        if self._session.is_used_here or self._line.is_led_here:
+            # A signal handler whose thread has the connection, or leads the line: nobody else may be waited for.
+            with self._session.lock, self._session:
                 self._carry([waiting])
             return waiting.answer()
         line = self._line
@@ -84,7 +85,7 @@ class SqliteJournal:
 
     def _lead(self, line: Line) -> None:
         """Commit what stands in line, for everybody who waits there."""
-        with self._session:
+        with self._session.lock, self._session:
             group = line.take(GROUP_MAX)
             try:
                 self._carry(group)
@@ -115,7 +116,7 @@ class SqliteJournal:
                 said.append(Waiting(Batch(tuple(events), ids.WORKSPACE, None, ""), durable=durable))
             return said
 
-        with self._session:
+        with self._session.lock, self._session:
             self._hold(group, durable=durable)
         return said[0].answer() if said else ()
 
@@ -185,8 +186,13 @@ class SqliteJournal:
         sealed.tell()
         self._doubt = None
 
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held by whoever is using the connection."""
+        return self._session.lock
+
     def using(self) -> Session:
-        """For the outbox: the connection, to look at."""
+        """For the outbox: the connection, to look at, under the lock."""
         return self._session
 
     @cached_property
@@ -202,22 +208,22 @@ class SqliteJournal:
         return SqliteMoving(self)
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
-        with self._session as db:
+        with self._session.lock, self._session as db:
             end = sqlite_rows.head(db, stream).count
             start = max(0, after) if stream is None else sqlite_rows.count_at(db, stream, after)
         return self._records(start, end, stream)
 
     def get(self, seq: int) -> Record | None:
-        with self._session as db:
+        with self._session.lock, self._session as db:
             row = sqlite_rows.get(db, seq)
         return record_of(row) if row else None
 
     def find(self, key: str) -> tuple[Record, ...]:
-        with self._session as db:
+        with self._session.lock, self._session as db:
             return sqlite_rows.find(db, key)
 
     def head(self, stream: str | None = None) -> Head:
-        with self._session as db:
+        with self._session.lock, self._session as db:
             return sqlite_rows.head(db, stream)
 
     def check(self) -> Iterator[Finding]:
@@ -260,12 +266,12 @@ class SqliteJournal:
                 yield record_of(row)
 
     def _page(self, at: int, end: int, stream: str | None = None) -> list[Stored]:
-        with self._session as db:
+        with self._session.lock, self._session as db:
             return sqlite_rows.page(db, at, end, stream)
 
     def _check_database(self) -> Iterator[Finding]:
         try:
-            with self._session as db:
+            with self._session.lock, self._session as db:
                 texts = sqlite_rows.integrity(db)
         except CorruptionError as error:
             texts = [error.message]
@@ -298,7 +304,7 @@ class SqliteJournal:
 
     def _probe(self, seq: int) -> list[StoredOrTorn]:
         try:
-            with self._session as db:
+            with self._session.lock, self._session as db:
                 row = sqlite_rows.get(db, seq)
             return [row] if row else []
         except CorruptionError:

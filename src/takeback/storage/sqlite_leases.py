@@ -54,7 +54,7 @@ class SqliteLeases:
         wait_s: float = 0.0,
     ) -> Lease | Blocked:
         wanted = Wait(token, name, holder, frozenset(family), int(wait_s * 1e6))
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             # Whoever waits looks often, and keeps nobody from writing.
             leases, waits = self.listed(db), self._waits(db)
         known = not token or any(wait.token == token for wait in waits)
@@ -91,7 +91,7 @@ class SqliteLeases:
         self._journal.decide(write, durable=False)
 
     def all(self) -> Sequence[Lease]:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             return self.listed(db)
 
     def _acquire(self, db: apsw.Connection, wanted: Wait, ttl_us: int) -> Lease | Blocked:

@@ -76,13 +76,13 @@ class SqliteMoving:
             self._journal.decide(work)
 
     def notice(self) -> str:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             return _notice(db)
 
     def rows(self, *, after: int = 0) -> Iterator[Stored]:
         end = self._journal.head().count
         while after < end:
-            with self._journal.using() as db:
+            with self._journal.lock, self._journal.using() as db:
                 page = sqlite_rows.page(db, after, end)
             if not page:
                 raise missing(after + 1)
@@ -115,11 +115,11 @@ class SqliteMoving:
         self._journal.decide(work)
 
     def queue(self, *, after: int = 0, limit: int = 1000) -> Sequence[QueueRow]:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             return [QueueRow(*row) for row in db.execute(_QUEUE, (after, limit))]
 
     def fence(self) -> int:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             return cast("int", db.execute(_FENCE).get)
 
 

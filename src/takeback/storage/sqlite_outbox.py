@@ -36,7 +36,7 @@ class SqliteOutbox:
 
     def claim(self, owner: str, limit: int, lease_s: float, *, run: str = "") -> Sequence[Queued]:
         claimed: list[Queued] = []
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             # Whoever has nothing to do does not write, and so keeps nobody from writing.
             if not rows.is_work(db, self._now_us(), boot_clock()):
                 return claimed
@@ -94,30 +94,30 @@ class SqliteOutbox:
         return self._decided(id, lambda queued: rules.dropped(queued, actor, why))
 
     def get(self, id: str) -> Queued | None:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             return rows.one(db, ids.seq_of(id), boot_clock())
 
     def page(
         self, states: Sequence[State] = tuple(State), *, after: str = "", limit: int = 100, run: str = ""
     ) -> Sequence[Queued]:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             names = [state.value for state in states]
             return rows.page(db, names, ids.seq_of(after) if after else 0, limit, run, boot_clock())
 
     def attempts(self, id: str) -> Sequence[Record]:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             return rows.attempts(db, ids.seq_of(id))
 
     def counts(self) -> dict[State, int]:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             return rows.counts(db)
 
     def next_due_us(self) -> int:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             return rows.next_due_us(db)
 
     def owners(self) -> Sequence[str]:
-        with self._journal.using() as db:
+        with self._journal.lock, self._journal.using() as db:
             return rows.owners(db)
 
     def _given_up(self, db: apsw.Connection, claims: Sequence[Queued]) -> list[Event]:

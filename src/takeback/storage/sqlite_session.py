@@ -20,7 +20,10 @@ LOOK_S = 1.0
 
 
 class Session:
-    """A connection that is made where there is none, with its errors translated: `with session as db`."""
+    """A connection that is made where there is none, with its errors translated: `with session.lock, session as db`.
+
+    The lock is taken by the block itself: an interrupt on the way into a method of ours could leave it behind.
+    """
 
     def __init__(self, path: Path, busy_s: float, forked: Callable[[], None]) -> None:
         """`forked` is called in a child, before anybody uses it there."""
@@ -30,7 +33,7 @@ class Session:
         self._busy_s = busy_s
         self._forked = forked
         # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._users: list[int] = []
         self._pid = os.getpid()
         self._is_closed = False
@@ -39,32 +42,25 @@ class Session:
         self._look_again_s = 0.0
 
     def open(self) -> None:
-        with self:
+        with self.lock, self:
             forks.watch(self)
 
     def __enter__(self) -> apsw.Connection:
-        # Before the lock and until after it: a signal handler that comes between finds its thread there.
         self._users.append(threading.get_ident())
         try:
-            self._lock.acquire()
-            try:
-                return self.connection()
-            except BaseException:
-                self._lock.release()
-                raise
+            return self.connection()
         except BaseException:
             self._users.remove(threading.get_ident())
             raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._lock.release()
         self._users.remove(threading.get_ident())
         if isinstance(error, apsw.Error):
             raise explain(error, self.path) from error
 
     @property
     def is_used_here(self) -> bool:
-        """Whether this very thread has the connection, or waits for it."""
+        """Whether this very thread has the connection."""
         return threading.get_ident() in self._users
 
     def connection(self) -> apsw.Connection:
@@ -104,7 +100,7 @@ class Session:
 
     def close(self) -> bool:
         """Let go for good; False where that was done before."""
-        with self._lock:
+        with self.lock:
             was_closed, self._is_closed = self._is_closed, True
             forks.unwatch(self)
             self._let_go()
@@ -118,7 +114,7 @@ class Session:
 
     def hold_still(self) -> None:
         """For `forks`: the connection does not go over into a child."""
-        self._lock.acquire()
+        self.lock.acquire()
         self._let_go()
 
     def go_on(self) -> None:
@@ -126,7 +122,7 @@ class Session:
             self._pid = os.getpid()
             self._users.clear()  # they are threads of the parent
             self._forked()
-        self._lock.release()
+        self.lock.release()
 
 
 def _identity(path: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
@@ -71,6 +72,12 @@ def read(state: Path) -> Kept | None:
     return kept
 
 
+def is_same_bucket(one: Kept, other: Kept | None) -> bool:
+    """Whether content goes to the same place, in the same way."""
+    other = other or HERE
+    return (one.blobs, one.blobs_key, one.workspace) == (other.blobs, other.blobs_key, other.workspace)
+
+
 def write(state: Path, kept: Kept) -> None:
     """Remember it, atomically."""
     path, fresh = state / FILE, state / f"{FILE}.new"
@@ -94,3 +101,9 @@ def forget(state: Path) -> None:
         sync_folder(state)
     except OSError as error:
         raise unusable(state / FILE, error) from error
+
+
+def source_of(state: Path) -> str:
+    """What others are told that events are of: the same on each machine that shares the history."""
+    kept = read(state)
+    return f"urn:takeback:{quote(kept.workspace, safe='') if kept and kept.store else state.name}"

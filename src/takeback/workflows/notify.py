@@ -26,11 +26,11 @@ def check_notifier(text: str) -> str:
     kind, _, target = text.partition(":")
     if kind not in KINDS or bool(target) == (kind == "desktop"):
         raise UsageError(
-            f"{shown(text)} is no notifier; nothing was installed",
+            f"{shown(text)} is no notifier; nothing was done",
             hint="one of command:COMMAND, webhook:URL, desktop, apprise:URL",
         )
     if kind == "webhook" and not all(_address(target)):
-        raise UsageError("a webhook is a whole address with https:// or http://; nothing was installed")
+        raise UsageError("a webhook is a whole address with https:// or http://; nothing was done")
     return text
 
 

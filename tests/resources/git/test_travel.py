@@ -93,6 +93,20 @@ def test_a_pack_of_what_was_sent_is_not_sent_again(desk: Desk, bucket: Path, tmp
     assert differing(desk, tmp_path / "there") == []
 
 
+def test_objects_of_a_repository_that_is_gone_come_along(desk: Desk, bucket: Path, tmp_path: Path) -> None:
+    """An undo of what removed it needs them, on whatever machine."""
+    earlier, before = send(desk, bucket), desk.picture()
+    shutil.move(desk.root / ".git", tmp_path / "gone")
+    there = tmp_path / "there"
+    bring(desk, send(desk, bucket), there, bucket)
+    assert not (there / ".git").exists()
+    # From here on without the bucket: what is needed is here.
+    shutil.rmtree(bucket)
+    bring(desk, earlier, there, bucket)
+    after = picture(there)
+    assert [name for name in before if before[name] != after[name] and name != "worktrees"] == []
+
+
 def test_large_files_come_in_pieces(
     desk: Desk, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

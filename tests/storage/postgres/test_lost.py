@@ -77,7 +77,8 @@ def test_cut_at_any_byte(
         told.append(f"{place}")
         say(far, f"{place}", key=f"key {place}" if kind == "keyed" else "", durable=kind != "soon")
     proxy.disarm()
-    assert proxy.cuts >= len(told) - 4
+    # An answer may be some bytes shorter than the one that was measured: then the last cuts do not come.
+    assert proxy.cuts >= 0.9 * len(told) - 4
     wanted = [f"{text} {half}" for text in told for half in "ab"]
     assert [text for text in texts(far) if text.split()[0].isdigit()] == wanted
     assert list(far.check()) == []

@@ -16,7 +16,7 @@ from takeback.core.intents import IntentDelivered, Outcome, State
 from takeback.opening import open_workspace
 from takeback.storage.postgres.journal import PostgresJournal
 from takeback.testing.intents import LONG_S, defer, release
-from tests.outbox import test_kill, test_many, test_race, test_taking_back, tools
+from tests.outbox import test_kill, test_many, test_race, test_taking_back, tools, workers
 from tests.outbox.conftest import QUICK, Place
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
@@ -71,6 +71,26 @@ def test_each_has_one_effect_though_the_server_comes_and_goes(
     intents = test_many.INTENTS if test_many.ALL else 200
     seen = test_many.weather_the_storm(place, tmp_path, intents, record_property, [stopped, crashed], last)
     assert any(name.startswith("server stopped") for name in seen)
+
+
+@pytest.mark.sweep  # a connection is patient for 15 s
+def test_a_worker_that_starts_while_the_server_is_away_waits_for_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Proxy(os.environ[STORE])
+    with place.tb.run("mail") as run:
+        run.defer(tools.note, "hello")
+    proxy.refuse = True
+    monkeypatch.setenv(STORE, proxy.dsn)
+    with workers.running(place.root) as worker:
+        assert worker.stderr
+        assert "It is waited for" in worker.stderr.readline()
+        proxy.refuse = False
+        while not tools.sent():
+            time.sleep(0.05)
+            assert worker.poll() is None
+        workers.stop(worker)
+    proxy.close()
 
 
 @pytest.mark.parametrize("side", [CLIENT, SERVER])

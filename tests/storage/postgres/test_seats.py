@@ -18,6 +18,7 @@ from takeback.core.seats import Place, WorkspaceSeated
 from takeback.errors import JournalMoved, SeatHeld, SeatLost
 from takeback.storage.anchor import Anchor
 from takeback.storage.postgres.journal import PostgresJournal
+from takeback.testing import crash
 from takeback.testing.clock import ManualClock
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
@@ -102,6 +103,16 @@ def test_another_folder_reads_and_does_not_write(at: Open, tmp_path: Path) -> No
     # Its own folder goes on without a word.
     say(one, "c")
     assert said(two) == ["a", "c"]
+
+
+def test_who_may_deliver_from_anywhere_still_may_not_append(at: Open) -> None:
+    """A worker knows the end of the journal from what it wrote itself. That is no seat."""
+    one, two = at("one"), at("two")
+    say(one, "a")
+    two.decide(lambda _: [e.CheckpointTaken("delivered")])
+    with pytest.raises(SeatLost):
+        say(two, "b")
+    assert said(one) == ["a", "delivered"]
 
 
 def test_a_live_place_is_not_moved(at: Open, tmp_path: Path) -> None:
@@ -237,6 +248,21 @@ def test_a_role_that_only_reads_learns_where_it_sits(at: Open) -> None:
     assert reader.seats
     seat = reader.seats.now()
     assert seat and seat.place.said == "host-one:/work/one"
+
+
+def test_who_sat_down_in_vain_does_not_sit(at: Open) -> None:
+    """The number that it had for a moment is the one of whoever really sat down."""
+    one, two = at("one"), at("two")
+
+    def fail() -> None:
+        raise OSError("cut")
+
+    with crash.at("journal-inside", fail), pytest.raises(OSError, match="cut"):
+        say(one, "in vain")
+    say(two, "first")
+    with pytest.raises(SeatLost, match="sits in host-two"):
+        say(one, "after it")
+    assert said(two) == ["first"]
 
 
 @pytest.mark.parametrize("side", [CLIENT, SERVER])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 import takeback
 from takeback import config
+from takeback.cli.app import main
 from takeback.core.lifecycle import Life
 from takeback.errors import BackendError, RollbackIncomplete, TakebackError, UsageError
 from takeback.storage.postgres.journal import PostgresJournal
@@ -113,6 +116,39 @@ def test_in_the_middle_of_a_command(root: Path) -> None:
         assert tb.verify(deep=True) == []
 
 
+def takeback_run_that_is_cut_off(folder: str) -> None:
+    """`takeback run`; its line is cut when the command has begun, and the command writes after that."""
+    line, root = way_of_its_own(), Path(folder)
+    os.chdir(root)
+
+    def cut() -> None:
+        while not (root.parent / "began").exists():
+            time.sleep(0.01)
+        line.cut()
+        (root.parent / "cut").touch()
+
+    threading.Thread(target=cut, daemon=True).start()
+    script = (
+        "touch ../began; until test -e ../cut; do sleep 0.01; done; printf spoiled > kept; touch new; exit 5"
+    )
+    main(["run", "--", "sh", "-c", script])
+
+
+def test_in_the_middle_of_takeback_run(root: Path) -> None:
+    cut_off = crash.run("never", 1, [f"{__name__}:takeback_run_that_is_cut_off", root])
+    assert cut_off.returncode == 5, "a command that has run ends with its own code"
+    assert "what a5 changed is not recorded yet: the database" in cut_off.stderr
+    assert "Nothing was changed in it" in cut_off.stderr, "in the database"
+    assert is_spoiled(root)
+    with takeback.open(root) as tb:
+        tb.recover()
+        (action,) = [one for one in tb.history.actions.values() if one.is_tool]
+        assert [change for change in action.changes if change.in_doubt] == [], "it lived until its end"
+        assert action.why.startswith("no end of it was recorded; all ")
+        assert tb.undo().verdict == "clean"
+    assert is_clean(root)
+
+
 def work(path: str) -> None:
     with open(path, "a") as file:
         file.write("x")
@@ -139,6 +175,35 @@ def test_in_the_middle_of_a_run_and_it_goes_on_later(root: Path) -> None:
     with takeback.open(root) as tb:
         assert tb.undo(next(iter(tb.history.runs))).verdict == "clean"
     assert not (root / "one").exists() and not (root / "two").exists()
+
+
+def program_that_lives_on(folder: str) -> None:
+    """Its line is cut; later it goes on by itself, in the same process."""
+    line, root = way_of_its_own(), Path(folder)
+    with takeback.open(root) as tb:
+        for attempt in (1, 2):
+            try:
+                with tb.run("job", key="job") as run:
+                    for name in ("one", "two"):
+                        with run.step(name):
+                            run.call(work, str(root / name))
+                            if attempt == 1 and name == "two":
+                                line.cut()
+            except BackendError:
+                assert attempt == 1
+                line.mend()
+            else:
+                assert attempt == 2
+
+
+def test_in_the_middle_of_a_run_and_the_same_process_goes_on_later(root: Path) -> None:
+    done = crash.run("never", 1, [f"{__name__}:program_that_lives_on", root])
+    assert done.returncode == 0, done.stderr
+    assert ((root / "one").read_text(), (root / "two").read_text()) == ("x", "x"), "nothing is done twice"
+    with takeback.open(root) as tb:
+        (run,) = tb.history.runs.values()
+        assert run.life is Life.DONE
+        assert tb.undo(run.id).verdict == "clean"
 
 
 def test_at_an_undo(root: Path, line: Line) -> None:
@@ -253,6 +318,16 @@ def test_a_wrong_password(server: Server) -> None:
             assert "hunter2" not in str(caught.value) and "password" in caught.value.hint
     finally:
         rules.write_text(before)
+
+
+def test_a_wrong_name_does_not_look_like_a_history_that_is_gone(
+    root: Path, line: Line, tmp_path: Path
+) -> None:
+    with takeback.open(root) as tb:
+        assert tb.notices == []
+    (tmp_path / "other").mkdir()
+    with takeback.open(tmp_path / "other", store=line.dsn, workspace=f"{tmp_path} typo") as tb:
+        assert any(f"a new history was begun in the store, as {tmp_path} typo" in one for one in tb.notices)
 
 
 @pytest.mark.parametrize(

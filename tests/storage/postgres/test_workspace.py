@@ -168,3 +168,5 @@ def test_two_machines_see_one_history_and_one_of_them_writes_it(server: Server, 
         assert (
             two.log() and two.history.moves.seat and two.history.moves.seat.place.root == str(tmp_path / "a")
         )
+        # Whoever is told of events, from whichever machine, knows them again.
+        assert stores.source_of(one.state) == stores.source_of(two.state) == "urn:takeback:both"

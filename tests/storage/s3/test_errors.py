@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from takeback import config
 from takeback.errors import BackendError, CorruptionError, FormatTooNew, TakebackError, UsageError
 from takeback.storage.bucket import Bucket, Seal, listing
 from takeback.storage.bucket.errors import explain
@@ -144,6 +146,25 @@ def test_what_other_servers_say(answer: str, said: str) -> None:
         raise told
 
 
+@pytest.mark.usefixtures("s3")
+def test_a_fork_is_told_and_does_not_hang(tmp_path: Path) -> None:
+    one = Machine(tmp_path, "one")
+    one.name(b"first")
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            one.name(b"of the child")
+        except BackendError as error:
+            os._exit(0 if "forked from one that has used it" in error.message else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    one.name(b"second")
+    one.close()
+    world.verify(tmp_path)
+
+
 # Keys
 
 
@@ -276,3 +297,9 @@ def test_what_is_no_address(address: str) -> None:
     with pytest.raises(UsageError, match="no address of a bucket") as caught:
         Bucket(address)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_key_that_was_given_itself_is_not_told_again() -> None:
+    with pytest.raises(UsageError) as said:
+        config.blobs_key(KEY.hex())
+    assert KEY.hex() not in str(said.value) + said.value.hint

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from takeback import faults
+from takeback.core.events import CheckpointTaken, Mark
 from takeback.errors import BackendError
 from takeback.storage.bucket import sweep
 from takeback.testing import crash
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("s3")
 
 CLEANING = (sweep.CONDEMNED, sweep.ENDED, sweep.COPIED, sweep.REMOVED, sweep.FORGOTTEN)
 SHARING = ("share-sent", "share-noted", "share-done", "share-ticket-taken", "share-listed")
-SEEDS = range(400) if os.environ.get("TAKEBACK_TEST_ALL") else range(12)
+SEEDS = range(400) if os.environ.get("TAKEBACK_TEST_ALL") else range(4)
 
 X, Y, Z = b"x" * 3000, b"y" * 3000, b"z" * 3000
 
@@ -48,7 +50,7 @@ def test_content_is_named_in_the_middle_of_a_clean_up(tmp_path: Path, point: str
     with crash.at(point, lambda: two.name(X)) as passes:
         one.clean_up()
     assert passes[point]
-    two.name(b"and more")
+    # The machine that named it may have died since, so it does not mend anything by what it does next.
     world.verify(tmp_path)
 
 
@@ -88,7 +90,7 @@ def test_a_clean_up_between_sharing_and_the_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("point", CLEANING)
-@pytest.mark.parametrize("what", ["clean", "name and clean", "name, clean and name"])
+@pytest.mark.parametrize("what", ["clean", "name, clean and name"])
 def test_a_clean_up_in_the_middle_of_another(tmp_path: Path, point: str, what: str) -> None:
     one, two = pair(tmp_path)
     # Both would copy what is live here into an object of their own.
@@ -118,6 +120,21 @@ def test_what_was_only_in_the_bucket_and_is_removed_meanwhile_is_not_named(tmp_p
         two.name(b"a record that may rely on it")
     assert two.store.missing([named])
     two.name(b"a record that does not")
+    world.verify(tmp_path)
+
+
+def test_what_is_condemned_is_still_there_and_is_copied_before_it_is_named(tmp_path: Path) -> None:
+    one = Machine(tmp_path, "one")
+    one.name(X)
+    (pack,), bucket = one.store.bucket.list("packs"), one.store.bucket
+    one.close()
+    # A clean-up has condemned it, and sleeps. It saw that nobody needs it, before the record below.
+    bucket.create("condemned/asleep", msgspec.json.encode([pack]))
+    two = Machine(tmp_path, "two")
+    assert two.store.missing([name_of(X)]) == set()
+    two.ledger.append([CheckpointTaken("kept", "", (Mark("files", name_of(X).hex()),))])
+    bucket.remove([pack, "condemned/asleep"])
+    two.close()
     world.verify(tmp_path)
 
 

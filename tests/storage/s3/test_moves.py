@@ -11,7 +11,7 @@ import pytest
 
 import takeback
 from takeback import moves
-from takeback.errors import ContentGone, UsageError
+from takeback.errors import ContentGone, StoreMoved, UsageError
 from takeback.ports import silent
 from takeback.resources.git.mirror import is_file
 from takeback.resources.git.travel import Travel
@@ -90,6 +90,24 @@ def test_a_bucket_comes_later_and_is_changed(root: Path, tmp_path: Path) -> None
         assert tb.verify(deep=True) == []
     with pytest.raises(UsageError, match="already"):
         go(root, f"${STORE}", second)
+
+
+def test_whoever_has_it_open_does_not_go_on_with_the_old_bucket(root: Path, tmp_path: Path) -> None:
+    """Else a record would name content that nobody finds in the new one. Whether it has recorded before or not."""
+    go(root, f"${STORE}", name="open-meanwhile")
+    with takeback.open(root) as old, takeback.open(root) as older:
+        older.save("with no bucket")
+        assert old.store.stats().blobs  # it has only looked
+        for where in ("first", "second"):
+            done = go(root, f"${STORE}", f"file://{tmp_path}/{where}")
+            assert not done.with_history
+            (root / "kept").write_text(where)
+            for one in (old, older):
+                with pytest.raises(StoreMoved, match="another bucket"):
+                    one.save("lost?")
+    with takeback.open(root) as tb:
+        tb.save("found")
+        assert tb.store.unshared(tb.needed()) == set()
 
 
 def test_it_does_not_leave_what_is_not_there_any_more(root: Path, tmp_path: Path) -> None:

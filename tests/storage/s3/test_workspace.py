@@ -178,20 +178,17 @@ def test_a_profile_is_enough(tmp_path: Path, s3: S3Server, monkeypatch: pytest.M
         tb.save("first")
 
 
-def test_a_folder_will_do(tmp_path: Path) -> None:
+def test_a_folder_will_do_and_a_file_with_the_key(tmp_path: Path) -> None:
     """A file system that machines share is as good as a bucket."""
-    with takeback.open(
-        _made(tmp_path / "a"),
-        store=os.environ[STORE],
-        workspace=str(tmp_path),
-        blobs=f"file://{tmp_path}/shared",
-    ) as tb:
+    root, key = tmp_path / "work", tmp_path / "key"
+    root.mkdir()
+    key.write_text("ab" * 32 + "\n")
+    (root / "takeback.toml").write_text(
+        f'[store]\nstore = "${STORE}"\nblobs = "file://{tmp_path}/shared"\nblobs-key = "{key}"\n'
+    )
+    with takeback.open(root) as tb:
         (tb.root / "file").write_text("mine")
         tb.save("first")
         assert tb.verify(deep=True) == []
-        assert (tmp_path / "shared/takeback.txt").exists()
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
+        assert store(tb).seal.is_sealed
+    assert (tmp_path / "shared/takeback.txt").exists()

@@ -105,17 +105,18 @@ def live_in(journal: Journal) -> set[bytes]:
 
 
 def verify(where: Path, **more: Any) -> None:
-    """A machine that knows nothing finds all that is named and kept; and so it does after a clean-up."""
-    for name in ("stranger", "another"):
-        found = Machine(where, f"{name}-{os.urandom(4).hex()}", **more)
-        live = found.live()
-        found.store.fetch(live)
-        assert {digest for digest in live if blake3(found.store.get(digest)).digest() != digest} == set()
-        assert list(found.store.check_shared(live, deep=True)) == []
-        found.clean_up()
-        assert found.store.unshared(live) == set()
-        assert found.store.bucket.list("condemned") == {}
-        found.close()
+    """A machine that knows nothing finds all that is named and kept; and so does another one after it cleaned up."""
+    one = Machine(where, f"stranger-{os.urandom(4).hex()}", **more)
+    live = one.live()
+    assert list(one.store.check_shared(live, deep=True)) == []
+    one.clean_up()
+    assert one.store.bucket.list("condemned") == {}
+    one.close()
+    two = Machine(where, f"stranger-{os.urandom(4).hex()}", **more)
+    two.store.fetch(live)
+    assert {digest for digest in live if blake3(two.store.get(digest)).digest() != digest} == set()
+    assert two.store.unshared(live) == set()
+    two.close()
 
 
 def history(where: str) -> None:

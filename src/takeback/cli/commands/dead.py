@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from takeback import config
-from takeback.cli.intents import attempt_data, intent_data, intent_lines, rows
+from takeback.cli.intents import attempt_data, intent_data, rows, show_intent
 from takeback.cli.session import Session, TakebackGroup, plural
 from takeback.core.intents import State
 from takeback.core.redact import redact
@@ -49,11 +49,7 @@ def show(session: Session, id: str) -> None:
         queued = workspace.outbox.get(id)
         if queued is None:
             raise UsageError(f"there is no intent {id}", hint="`takeback outbox list --all` lists them")
-        attempts = workspace.outbox.attempts(id)
-    if session.json:
-        return session.data(intent_data(queued) | {"failed": [attempt_data(record) for record in attempts]})
-    for line in intent_lines(queued, attempts):
-        session.line(line)
+        show_intent(session, workspace, queued)
 
 
 @command.command("retry")

@@ -12,6 +12,7 @@ from takeback.core.change import Target
 from takeback.core.export import as_cloudevent, as_line, type_of, undo_list
 from takeback.core.record import Record
 from takeback.errors import UsageError
+from takeback.storage import stores
 from takeback.workspace import Workspace
 
 POLL_S = 0.2
@@ -57,7 +58,7 @@ def command(
 
 
 def _text(workspace: Workspace, record: Record, shape: str) -> str:
-    name = f"urn:takeback:{workspace.state.name}"
+    name = stores.source_of(workspace.state)
     made = as_cloudevent(record, name) if shape == "cloudevents" else as_line(record)
     return msgspec.json.encode(made).decode()
 

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from takeback import config
-from takeback.cli.session import Session, TakebackGroup, ago, iso, plural, until
+from takeback.cli.session import Session, TakebackGroup, ago, iso, plural, shortened, until
+from takeback.cli.views import table
 from takeback.core.leases import Holder, Lease
 from takeback.engine import processes
 from takeback.engine.leases import family_of, who
@@ -17,15 +18,21 @@ from takeback.errors import RefusedError, UsageError
 from takeback.workspace import Workspace
 
 TTL_S = 900.0
+NAME_MAX = 40
 
 
-@click.group("locks", cls=TakebackGroup)
-def command() -> None:
+@click.group("locks", cls=TakebackGroup, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
     """See who works on what, and lock it for yourself
 
-    What is locked by one agent is guarded against the others: `takeback run` and the hooks refuse what would write
-    there, or warn, as takeback.toml says. A lock ends with its time, or with the process that holds it.
+    Without another word it lists. What is locked by one agent is guarded against the others: `takeback run` and the
+    hooks refuse what would write there, or warn, as takeback.toml says. A lock ends with its time, or with the
+    process that holds it.
     """
+    if ctx.invoked_subcommand is None:
+        with list_.make_context("list", [], parent=ctx) as listing:
+            list_.invoke(listing)
 
 
 @command.command("list")
@@ -34,16 +41,19 @@ def list_(session: Session) -> None:
     """List what is locked, by whom, since when and for how long"""
     with session.workspace() as workspace:
         found = workspace.leases.live()
+        runs = workspace.history.runs if found else {}
     if session.json:
         return session.data({"locks": [lock_data(lease) for lease in found]})
     if not found:
         return session.line("Nothing is locked.")
-    wide = max(len(lease.name) for lease in found)
+    rows: list[tuple[str, ...]] = [("what", "who", "run", "since", "for", "fence")]
     for lease in found:
+        run = runs.get(lease.holder.run)
+        name = shortened(run.began.name, NAME_MAX) if run else ""
         since, left = ago(lease.since_us), until(_until_us(lease))
-        session.line(
-            f"{lease.name.ljust(wide)}  {who(lease)}, since {since}, for {left}  (fence {lease.fence})"
-        )
+        rows.append((lease.name, who(lease), name, since, left, str(lease.fence)))
+    for line in table(rows):
+        session.line(line)
 
 
 @command.command("take")

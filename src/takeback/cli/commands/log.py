@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
 from takeback.cli.runs import step_changed, waits_for_a_decision
-from takeback.cli.session import Session, TakebackCommand, ago, plural
+from takeback.cli.session import Session, TakebackCommand, ago, plural, shortened
 from takeback.cli.views import (
     action_data,
     checkpoint_data,
@@ -23,8 +24,11 @@ from takeback.cli.views import (
 )
 from takeback.core import ids
 from takeback.core.history import History
+from takeback.core.intents import RESOURCE, Decided, IntentDropped
 from takeback.core.subjects import Action, Checkpoint, Run, Step
 from takeback.engine.wording import body_of
+
+NAMED_MAX = 3
 
 
 class StepOf(NamedTuple):
@@ -35,7 +39,14 @@ class StepOf(NamedTuple):
     step: Step
 
 
-Entry = Action | Checkpoint | Run | StepOf
+class DecisionOf(NamedTuple):
+    """What a human did with dead letters, in one go."""
+
+    first: Decided
+    intents: list[str]
+
+
+Entry = Action | Checkpoint | Run | StepOf | DecisionOf
 
 
 @click.command("log", cls=TakebackCommand)
@@ -57,10 +68,10 @@ def command(session: Session, limit: int) -> None:
     used = {getattr(action.began, "step", "") for action in history.actions.values()}
     steps = [StepOf(s.id, run, s) for run in runs for s in run.steps.values() if s.id in used]
     # For a person the body of a run or a step is that run or step; a machine gets every action.
-    actions = [a for a in history.actions.values() if session.json or not _is_body(history, a)]
+    actions = [a for a in history.actions.values() if session.json or not _is_told_elsewhere(history, a)]
     entries: list[Entry] = [*actions, *history.checkpoints.values(), *runs]
-    entries += [] if session.json else steps
-    entries.sort(key=lambda entry: ids.seq_of(entry.id), reverse=True)
+    entries += [] if session.json else [*steps, *_decisions(history.intents.decided)]
+    entries.sort(key=_seq, reverse=True)
     shown = entries[:limit] if limit else entries
     if session.json:
         return session.data(
@@ -82,7 +93,30 @@ def command(session: Session, limit: int) -> None:
         )
 
 
-def _is_body(history: History, action: Action) -> bool:
+def _seq(entry: Entry) -> int:
+    return entry.first.seq if isinstance(entry, DecisionOf) else ids.seq_of(entry.id)
+
+
+def _decisions(decided: list[Decided]) -> list[DecisionOf]:
+    """Those that stand one after the other in the journal, and say the same, are one command."""
+    found: list[DecisionOf] = []
+    for one in decided:
+        last = found[-1] if found else None
+        if last and last.first.seq + len(last.intents) == one.seq and _same(last.first, one):
+            last.intents.append(one.event.intent)
+        else:
+            found.append(DecisionOf(one, [one.event.intent]))
+    return found
+
+
+def _same(one: Decided, other: Decided) -> bool:
+    return msgspec.structs.replace(one.event, intent=other.event.intent) == other.event
+
+
+def _is_told_elsewhere(history: History, action: Action) -> bool:
+    """A body is its run or its step. Intents that an undo found gone were dropped by somebody, who has a row."""
+    if action.kind == "outside":
+        return {change.target.resource for change in action.changes} == {RESOURCE}
     return bool(body_of(history, action)) and is_worth_a_row(history.runs[action.stream])
 
 
@@ -95,7 +129,18 @@ def _data(history: History, entry: Entry) -> dict[str, Any]:
     return checkpoint_data(entry)
 
 
+def _row_of_decision(decision: DecisionOf) -> tuple[str, ...]:
+    event, named = decision.first.event, ", ".join(decision.intents[:NAMED_MAX])
+    more = f" and {len(decision.intents) - NAMED_MAX} more" if len(decision.intents) > NAMED_MAX else ""
+    word = "drop" if isinstance(event, IntentDropped) else "retry"
+    why = f": {shortened(event.why, 50)}" if isinstance(event, IntentDropped) and event.why else ""
+    count = plural(len(decision.intents), "intent")
+    return event.intent, ago(decision.first.at_us), event.actor or "you", f"{word} {named}{more}{why}", count
+
+
 def _row(history: History, entry: Entry) -> tuple[str, ...]:
+    if isinstance(entry, DecisionOf):
+        return _row_of_decision(entry)
     if isinstance(entry, StepOf):
         when = ago(entry.step.began_us)
         actor = entry.run.began.actor or "agent"

@@ -8,10 +8,11 @@ from types import FrameType
 
 import click
 
-from takeback.cli.delivering import Watching, notifiers_of
+from takeback.cli.delivering import Watching, notifiers_of, opened
 from takeback.cli.intents import ON_THE_WAY, intent_data, rows
 from takeback.cli.session import Session, TakebackGroup, plural
 from takeback.core.intents import State
+from takeback.errors import UsageError
 from takeback.workflows.notify import check_notifier
 
 PAGE = 1000
@@ -34,6 +35,8 @@ def list_(session: Session, everything: bool, run: str) -> None:
     """List what is still to be delivered, and what failed for good"""
     states = tuple(State) if everything else ON_THE_WAY
     with session.workspace() as workspace:
+        if run and run not in workspace.history.runs:
+            raise UsageError(f"there is no run {run}", hint="`takeback log` lists what there is")
         counts = workspace.outbox.counts()
         found = list(workspace.outbox.page(states, limit=PAGE if session.json else SHOWN, run=run))
         while session.json and found and len(found) % PAGE == 0:
@@ -79,7 +82,7 @@ def worker(
     what it had not begun is left to others. Dead letters are also told to the notifiers of `takeback monitor`.
     """
     chosen = [check_notifier(text) for text in notify]
-    with session.workspace() as workspace:
+    with opened(session, patient=not once) as workspace:
         workspace.audit.check()
         watching = Watching(session, workspace, [*notifiers_of(workspace), *chosen], health)
         courier = workspace.courier(

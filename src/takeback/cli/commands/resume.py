@@ -40,6 +40,9 @@ SIGNALLED = 128
 )
 @click.option("--workspace", "name", metavar="NAME", default="", help="With --into: what it is called there")
 @click.option("--blobs", metavar="ADDRESS", default="", help="With --into: the bucket that has its content")
+@click.option(
+    "--blobs-key", metavar="$NAME|FILE", default="", help="With --into: the key that it is sealed with"
+)
 @click.option("--preview", is_flag=True, help="With --into: say what would be brought, and change nothing")
 @click.pass_obj
 @click.pass_context
@@ -52,6 +55,7 @@ def command(
     store: str,
     name: str,
     blobs: str,
+    blobs_key: str,
     preview: bool,
 ) -> None:
     """Settle what a crash left in doubt, and tell how to go on
@@ -66,11 +70,15 @@ def command(
     With --into a workspace of a shared store is moved to this machine, once the one that it was on is silent: its
     files and databases come into a new or empty folder as last recorded, and are read again. Without --store
     and --workspace the workspace here, or its takeback.toml, says which one. A plan is then carried on by itself.
+    Write a password as a variable, in single quotes: --store 'postgresql://me:$PASSWORD@host/database'.
     """
+    named = {"store": store, "workspace": name, "blobs": blobs, "blobs_key": blobs_key}
     if into:
-        ctx.exit(_move_in(session, run, into, store, name, blobs, execute=execute, preview=preview))
-    if store or name or blobs or preview:
-        raise UsageError("--store, --workspace, --blobs and --preview go with --into; nothing was done")
+        ctx.exit(_move_in(session, run, into, named, execute=execute, preview=preview))
+    if preview or any(named.values()):
+        raise UsageError(
+            "--store, --workspace, --blobs, --blobs-key and --preview go with --into; nothing was done"
+        )
     with session.workspace() as workspace:
         found = workspace.resume(run)
         history = workspace.history
@@ -148,15 +156,13 @@ def _move_in(
     session: Session,
     run: str,
     into: str,
-    store: str,
-    name: str,
-    blobs: str,
+    named: dict[str, str],
     *,
     execute: bool,
     preview: bool,
 ) -> int:
     """Bring the workspace here; from then on it is resumed as any other."""
-    outlook = look(into, run=run, store=store, workspace=name, blobs=blobs)
+    outlook = look(into, run=run, **named)
     if preview:
         if session.json:
             session.data(outlook_data(outlook, run))
@@ -171,12 +177,11 @@ def _move_in(
     with session.workspace() as workspace:
         workspace.recover()
         history = workspace.history
-    named = (
-        [history.runs[run]] if run else [r for r in history.runs.values() if waits_for_a_decision(history, r)]
-    )
+    runs = [history.runs[run]] if run else list(history.runs.values())
+    waiting = [one for one in runs if run or waits_for_a_decision(history, one)]
     if execute:
-        return _execute(session, _one(named, run))
-    return _carry_on(session, history, named, arrival_data(arrival, outlook))
+        return _execute(session, _one(waiting, run))
+    return _carry_on(session, history, waiting, arrival_data(arrival, outlook))
 
 
 def _carry_on(session: Session, history: History, named: list[Run], data: dict[str, Any]) -> int:

@@ -16,7 +16,7 @@ from takeback.cli.views import made
 from takeback.commands.judgement import Judgement
 from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
-from takeback.engine import lock_guard, processes
+from takeback.engine import lock_guard
 from takeback.engine.foreseeing import (
     reached,
     refuse_on_autopilot,
@@ -91,7 +91,7 @@ def command(
 
 def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -> list[str]:
     """What the command would write although others have it locked: refused, or said."""
-    found = workspace.locks.before(lambda: written(judged), parent=parent, line=processes.lineage)
+    found = workspace.locks.before(lambda: written(judged), parent=parent)
     if not found:
         return []
     if workspace.locks.refuses:
@@ -116,7 +116,7 @@ def _supervise(
         _record(session, workspace, id, called, child, undo=undo)
     except TakebackError as error:
         # The command has run, so its own code counts. The next command settles what is not recorded now.
-        click.echo(f"takeback: what {id} changed could not be recorded yet. {error}", err=True)
+        click.echo(f"takeback: what {id} changed is not recorded yet: {error}", err=True)
     return child.code
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from takeback.cli.choices import ids_of
-from takeback.cli.intents import attempt_data, intent_data, intent_lines
+from takeback.cli.intents import show_intent
 from takeback.cli.runs import (
     approval_data,
     approval_lines,
@@ -39,8 +39,6 @@ from takeback.core import ids
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan
 from takeback.core.history import History
-from takeback.core.intents import Queued
-from takeback.core.record import Record
 from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
 from takeback.engine.diff import verb
 from takeback.engine.replay import State, run_of
@@ -66,7 +64,7 @@ def command(session: Session, id: str, everything: bool) -> None:
     kind, _ = ids.parse(id)
     with session.workspace() as workspace:
         if kind == ids.INTENT and (queued := workspace.outbox.get(id)):
-            return _show_intent(session, queued, workspace.outbox.attempts(id))
+            return show_intent(session, workspace, queued)
         history = workspace.history
         found = _find(history, id)
         if found is None:
@@ -84,13 +82,6 @@ def command(session: Session, id: str, everything: bool) -> None:
         if isinstance(found, Run) and waits_for_a_decision(history, found):
             lines += [f"  {way.does.ljust(13)} {way}" for way in ways_on(history, found)]
     for line in lines:
-        session.line(line)
-
-
-def _show_intent(session: Session, queued: Queued, attempts: Sequence[Record]) -> None:
-    if session.json:
-        return session.data(intent_data(queued) | {"failed": [attempt_data(record) for record in attempts]})
-    for line in intent_lines(queued, attempts):
         session.line(line)
 
 

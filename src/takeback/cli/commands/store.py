@@ -58,10 +58,10 @@ def show(session: Session) -> None:
 
 
 def _say_where(session: Session) -> None:
-    from takeback.opening import find_root
+    from takeback.opening import find_root, find_state
 
     registry = Registry(config.state_home())
-    if state := registry.find(find_root(".", registry)):
+    if state := find_state(find_root(".", registry), registry):
         session.line(f"history   {described(state, stores.read(state) or HERE)}")
         session.line(f"state     {state}")
 
@@ -101,11 +101,17 @@ def move_data(done: Move) -> dict[str, Any]:
         "intents": done.copied.intents,
         "pieces": done.pieces,
         "blobs": done.blobs or None,
+        "with_history": done.with_history,
         "old": done.old or None,
     }
 
 
 def _print(session: Session, done: Move) -> None:
+    if not done.with_history:
+        said = "Brought all" if done.done else "Would bring all"
+        session.line(f"{said} content to {done.blobs}: {plural(done.pieces, 'piece')}.")
+        session.line(f"  history   stays in {done.target}")
+        return
     what = f"{plural(done.copied.events, 'event')}, {plural(done.copied.intents, 'intent')}"
     if done.done:
         session.line(f"Moved the history to {done.target}: {what}, each read back and compared.")

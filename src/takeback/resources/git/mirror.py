@@ -234,12 +234,6 @@ class Mirror:
         """Whether git fetches objects only when it needs them: then one that is not there is no loss."""
         return any(file.endswith(".promisor") for file in listed(self.objects / "pack"))
 
-    def bring(self) -> None:
-        """Have everything here that was kept on other machines."""
-        if self._travel:
-            self._travel.fetch()
-            self._folders = None
-
     def has_all(self) -> bool:
         """Whether every object of the repository is kept here."""
         pairs = [(name, file) for name in self._folder_names() for file in _names(self.objects / name, name)]

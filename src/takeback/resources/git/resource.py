@@ -14,7 +14,6 @@ from blake3 import blake3
 
 from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
-from takeback.core.codec import path_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import ContentGone, CorruptionError, TakebackError
@@ -28,7 +27,7 @@ from takeback.resources.git.objects import named_by, objects_of
 from takeback.resources.git.observer import Observer
 from takeback.resources.git.reader import owner
 from takeback.resources.git.restore import Restorer, Work, left, remove_above
-from takeback.resources.git.travel import Travel
+from takeback.resources.git.travel import Travel, fetch_all
 
 MARKED = faults.crash_point("git-marked")
 COUNTED_MAX = 64
@@ -205,11 +204,11 @@ class Git:
 
     def bring(self, mark: Mark) -> Sequence[Swapped]:
         """Make the repository of a mark here, where there is none. Its objects come from the shared store."""
-        targets = dict(Manifest.load(_name(mark), self._blobs.get).targets(self._blobs.get))
-        for name, version in targets.items():
-            if entry.kind_of(version) == entry.OBJECTS:
-                self._mirror(path_of(name.removesuffix("objects"))).bring()
-        swaps = [Swap(Target(self.name, name), ABSENT, version) for name, version in sorted(targets.items())]
+        if self._shelf:
+            fetch_all(self._state.parent, self._shelf, self._progress)
+            self._mirrors.clear()
+        targets = Manifest.load(_name(mark), self._blobs.get).targets(self._blobs.get)
+        swaps = [Swap(Target(self.name, name), ABSENT, version) for name, version in sorted(targets)]
         return self.swap(swaps, "", fresh=False)
 
     # Taking back

@@ -7,6 +7,7 @@ there yet is a list beside the mirror; where there is no list, nothing has been 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -27,6 +28,8 @@ UNSENT = "unsent"
 NOTED = faults.crash_point("git-unsent-noted")
 SENT = faults.crash_point("git-bundle-sent")
 ARRIVED = faults.crash_point("git-bundle-arrived")
+
+_MIRROR = re.compile(r"objects|module-[0-9a-f]{16}")
 
 File = tuple[str, str]
 """A file of objects: its folder and its name there."""
@@ -192,6 +195,16 @@ def send_all(state: Path, shelf: Shelf | None, progress: Progress) -> None:
         (kept / UNSENT).unlink(missing_ok=True)  # what was sent elsewhere was not sent there
         if shelf and kept.is_dir():
             Travel(kept, shelf, progress).send(partial(_every_file, kept))
+
+
+def fetch_all(state: Path, shelf: Shelf, progress: Progress) -> None:
+    """Have all that is kept of repositories on the shelf here, too; also of one that is gone by now."""
+    for name in sorted({name.split("/")[1] for name in shelf.names("git/")}):
+        if not _MIRROR.fullmatch(name):
+            raise CorruptionError(
+                f"git/{name} in the shared store is nothing of a repository; it was not brought"
+            )
+        Travel(state / "git" / name, shelf, progress).fetch()
 
 
 def _every_file(kept: Path) -> Iterator[File]:

@@ -19,6 +19,7 @@ import apsw
 
 from takeback.core.leases import RESERVED
 from takeback.errors import BackendError
+from takeback.storage import forks
 from takeback.storage.bucket.objects import Row
 from takeback.storage.private import private_file
 
@@ -68,13 +69,34 @@ class Known:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.RLock()
+        self._open: apsw.Connection | None = None
         with self._explained():
             try:
-                self._db = self._opened()
+                self._open = self._opened()
             except (apsw.NotADBError, apsw.CorruptError):
                 for file in path.parent.glob(f"{path.name}*"):
                     file.unlink()  # all of it can be learned again
-                self._db = self._opened()
+                self._open = self._opened()
+        forks.watch(self)
+
+    @property
+    def _db(self) -> apsw.Connection:
+        if self._open is None:
+            self._open = self._opened()
+        return self._open
+
+    def hold_still(self) -> None:
+        """For `forks`: a connection does not go over into a child."""
+        self._lock.acquire()
+        self._let_go()
+
+    def go_on(self) -> None:
+        self._lock.release()
+
+    def _let_go(self) -> None:
+        db, self._open = self._open, None
+        if db is not None:
+            db.close()
 
     def _opened(self) -> apsw.Connection:
         private_file(self._path)
@@ -238,8 +260,9 @@ class Known:
                 db.execute("DELETE FROM sent WHERE pack = ?", (number,))
 
     def close(self) -> None:
+        forks.unwatch(self)
         with self._lock:
-            self._db.close()
+            self._let_go()
 
 
 def _note(db: apsw.Connection, name: str, value: Any) -> None:

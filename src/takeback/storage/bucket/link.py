@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -9,8 +10,8 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from takeback import faults
-from takeback.errors import UsageError
-from takeback.storage.bucket.errors import explain, is_lost
+from takeback.errors import BackendError, UsageError
+from takeback.storage.bucket.errors import SAFE, explain, is_lost
 from takeback.storage.postgres.patience import Patience
 
 PATIENCE_S = 15.0
@@ -18,6 +19,8 @@ SCHEMES = ("s3://", "file://")
 ASKED = faults.crash_point("bucket-asked")
 
 T = TypeVar("T")
+
+_used_by = 0
 
 # What is tried again is tried by us, so that it is counted and ends in time.
 _NO_RETRIES = {"max_retries": 0}
@@ -97,6 +100,7 @@ class Bucket:
                 pass
 
     def _ask(self, what: str, call: Callable[[], T]) -> T:
+        _refuse_fork()
         patience = Patience(self._patience_s)
         while True:
             faults.reach(ASKED)
@@ -112,6 +116,17 @@ class Bucket:
             except (self._error, OSError) as error:
                 if not is_lost(error) or not patience.again():
                     raise explain(error, self.name) from error
+
+
+def _refuse_fork() -> None:
+    """The driver works with threads, which a fork does not have: it would wait for them for ever."""
+    global _used_by
+    _used_by = _used_by or os.getpid()
+    if _used_by != os.getpid():
+        raise BackendError(
+            "the bucket cannot be used in a process that was forked from one that has used it. " + SAFE,
+            hint='start the process anew: multiprocessing.set_start_method("spawn"), or a command',
+        )
 
 
 def called(address: str) -> str:

@@ -45,20 +45,27 @@ class Listing(NamedTuple):
 
 def begin(bucket: Bucket, seal: Seal) -> None:
     """See that the folder is of this format and this key, and make it so where it is new."""
-    mine = About(VERSION, seal.is_sealed, seal.check())
-    found = bucket.read(FORMAT)
-    if found is None and not bucket.create(FORMAT, msgspec.json.encode(mine)):
-        found = bucket.read(FORMAT)  # another one was faster
-    if found is None:
-        return
+    if not refuse_unlike(bucket, seal) and not bucket.create(FORMAT, msgspec.json.encode(_about(seal))):
+        refuse_unlike(bucket, seal)  # another one was faster
+
+
+def refuse_unlike(bucket: Bucket, seal: Seal) -> bool:
+    """Refuse a folder of a newer format or another key; says whether there is one at all."""
+    if (found := bucket.read(FORMAT)) is None:
+        return False
     about = msgspec.json.decode(found, type=About)
     if about.format > VERSION:
         raise FormatTooNew(
             f"{bucket.name} was written in format {about.format}; this Takeback reads up to {VERSION}",
             hint="use the newer Takeback that wrote it; nothing was changed",
         )
-    if about != mine:
+    if about != _about(seal):
         raise wrong_key(bucket.name, is_sealed=about.sealed, has_key=seal.is_sealed)
+    return True
+
+
+def _about(seal: Seal) -> About:
+    return About(VERSION, seal.is_sealed, seal.check())
 
 
 def look(bucket: Bucket) -> Listing:

@@ -68,7 +68,7 @@ def _cipher(key: bytes) -> Any:
 
 def wrong_key(name: str, *, is_sealed: bool, has_key: bool) -> UsageError:
     """The content in a bucket, and the key that is or is not given, do not belong together."""
-    hint = "see blobs-key in store.json of the state folder, and the variable or the file that it names"
+    hint = "see blobs-key in [store] of takeback.toml, or --blobs-key, and the variable or file that it names"
     if is_sealed and has_key:
         return UsageError(f"the content in {name} was sealed by another key; nothing was changed", hint=hint)
     if is_sealed:

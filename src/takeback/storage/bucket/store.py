@@ -105,7 +105,8 @@ class SharedStore(PackStore):
 
     def share(self, progress: Progress = silent) -> Collection[int]:
         with self._sharing:
-            ticket = self.known.ticket() or self._renewed()
+            ticket = self.known.ticket() or self.look_anew()[0]
+            self._secure(ticket)
             if unsent := self._unsent():
                 self._send(unsent, ticket, progress if progress is not silent else self._told)
                 faults.reach(SHARED)
@@ -113,12 +114,7 @@ class SharedStore(PackStore):
             return (ticket.fence,)
 
     def renew(self) -> None:
-        self._renewed()
-
-    def _renewed(self) -> Ticket:
-        ticket, _ = self.look_anew()
-        self._refuse_gone()
-        return ticket
+        self.look_anew()
 
     def look_anew(self) -> tuple[Ticket, Listing]:
         """Take another ticket, and look at all that is in the bucket."""
@@ -227,10 +223,17 @@ class SharedStore(PackStore):
         if gone:
             self._removed()
 
-    def _refuse_gone(self) -> None:
-        """What was said to be in the bucket alone may be named in the record that is about to be written."""
-        relied, self._relied = self._relied[0] | self._relied[1], (set(), set())
-        if gone := self.known.lacks(super().missing(relied)):
+    def _secure(self, ticket: Ticket) -> None:
+        """The record that is about to be written may name what was said to be in the bucket alone: it has to stay.
+
+        What is condemned is copied. What was removed meanwhile is not named.
+        """
+        doomed = self.known.lacks(super().missing(self._relied[0] | self._relied[1]))
+        if not doomed:
+            return
+        _, _, gone = sweep.copy(self, doomed, ticket, silent)
+        if gone:
+            self._relied = (set(), set())
             raise BackendError(
                 f"{len(gone)} contents that were only in {self.bucket.name} were removed by a clean-up on another "
                 "machine meanwhile; nothing was recorded",
@@ -264,7 +267,7 @@ class SharedStore(PackStore):
         if not wanted:
             return wanted
         self._look_again()
-        found = self.known.lacks(wanted)
+        found = {digest for digest in wanted if not self.known.places(digest)}
         self._relied[0].difference_update(found)
         self._relied[1].difference_update(found)
         self._relied[1].update(wanted - found)

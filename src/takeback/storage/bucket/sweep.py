@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -73,7 +73,9 @@ def sweep(
     # Only what this one list shows is dealt with: another clean-up may condemn more meanwhile.
     ticket, found = store.look_anew()
     doomed = found.condemned & found.packs.keys()
-    copied, findings, kept = _copy(store, live, ticket, progress)
+    doomed_live = [digest for digest in store.known.lacks(live) if store.known.places(digest)]
+    copied, findings, unread = copy(store, doomed_live, ticket, progress)
+    kept = {place.object for digest in unread for place in store.known.places(digest)}
     faults.reach(COPIED)
     doomed -= kept
     store.bucket.remove(progress("Removing from the bucket", sorted(doomed), len(doomed)))
@@ -113,20 +115,19 @@ def _pays(live_bytes: int, all_bytes: int, keep_share: float) -> bool:
     return not live_bytes or live_bytes < keep_share * all_bytes
 
 
-def _copy(
-    store: SharedStore, live: set[bytes], ticket: Ticket, progress: Progress
-) -> tuple[int, list[Finding], set[str]]:
-    """Copy what is live and only in condemned objects: how much it was, and which objects have to stay, and why."""
-    wanted = [digest for digest in store.known.lacks(live) if store.known.places(digest)]
+def copy(
+    store: SharedStore, digests: Collection[bytes], ticket: Ticket, progress: Progress
+) -> tuple[int, list[Finding], set[bytes]]:
+    """Copy these into new objects: how much it was, and what could not be copied, and why."""
     batch: list[Piece] = []
     size = copied = 0
     findings: list[Finding] = []
-    kept: set[str] = set()
-    for digest in progress("Copying within the bucket", wanted, len(wanted)):
+    gone: set[bytes] = set()
+    for digest in progress("Copying within the bucket", digests, len(digests)):
         try:
             data = store.get(digest)
         except CorruptionError as error:
-            kept.update(place.object for place in store.known.places(digest))
+            gone.add(digest)
             findings.append(Finding(store.bucket.name, f"the content {text_name(digest)}: {error.message}"))
             continue
         codec, payload = zstd.compress(data)
@@ -138,4 +139,4 @@ def _copy(
             batch, size = [], 0
     if batch:
         store.upload(batch, ticket)
-    return copied, findings, kept
+    return copied, findings, gone

@@ -100,3 +100,8 @@ def _refused(error: Any) -> bool:
         return False  # for the moment
     words = "authentication failed", "no password supplied", "pg_hba.conf", 'database "', 'role "'
     return isinstance(error, driver().OperationalError) and any(word in said for word in words)
+
+
+def is_known_key(error: BaseException) -> bool:
+    """Whether a key was used before, which whoever holds the row finds out about."""
+    return isinstance(error, driver().errors.UniqueViolation)

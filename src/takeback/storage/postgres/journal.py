@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from takeback.addresses import driver
 from takeback.core.events import Event
 from takeback.core.ids import WORKSPACE
 from takeback.core.record import Record
@@ -33,11 +32,12 @@ from takeback.storage.clock import SystemClock
 from takeback.storage.group import Sealed, View, Waiting, fences_of, keys_of, seal, streams_of
 from takeback.storage.line import Line
 from takeback.storage.postgres import leases, loose, outbox_rows, statements
-from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_lost
+from takeback.storage.postgres.errors import IN_DOUBT, NOTHING_RECORDED, explain, is_known_key, is_lost
 from takeback.storage.postgres.link import BUSY_S, Address
 from takeback.storage.postgres.moving import PostgresMoving
 from takeback.storage.postgres.notify import Bell
 from takeback.storage.postgres.outbox import PostgresOutbox
+from takeback.storage.postgres.patience import Patience
 from takeback.storage.postgres.seats import SEAT_S, PostgresSeats
 from takeback.storage.postgres.session import Session
 from takeback.storage.rows import Batch, missing, record_of
@@ -113,32 +113,33 @@ class PostgresJournal:
             raise UsageError("the name of a stream or a key cannot have a NUL in it. Nothing was recorded")
         waiting = Waiting(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
-        self._session.refuse_nesting()  # whoever uses the connection must not wait for who waits for it
         line = self._line
-        return line.append(waiting, lambda: self._lead(line))
+        # Whoever uses the connection must not wait for who waits for it.
+        self._session.refuse_nesting(leads=line.is_led_here)
+        return line.append(waiting, lambda: self._session.held(lambda: self._lead(line)))
 
     def _lead(self, line: Line) -> None:
         """Commit what stands in line, for everybody who waits there."""
-        with self._session.using():
-            group = line.take(GROUP_MAX)
-            if len(self._loose) >= LOOSE_MAX:
-                group[0].durable = True
-            try:
-                self._carry(group)
-            except Exception as error:  # noqa: BLE001  each of them raises it in its own thread
-                for waiting in group:
-                    if not waiting.is_done:
-                        waiting.end(error)
-            except BaseException:
-                # An interrupt is for this thread alone. What was under way stays in doubt for the next.
-                self._session.let_go()
-                line.give_back(group)
-                raise
+        group = line.take(GROUP_MAX)
+        if len(self._loose) >= LOOSE_MAX:
+            group[0].durable = True
+        try:
+            self._carry(group)
+        except Exception as error:  # noqa: BLE001  each of them raises it in its own thread
+            for waiting in group:
+                if not waiting.is_done:
+                    waiting.end(error)
+        except BaseException:
+            # An interrupt is for this thread alone. What was under way stays in doubt for the next.
+            self._session.let_go()
+            line.give_back(group)
+            raise
 
     def _carry(self, group: Sequence[Waiting]) -> None:
         """Bring a group to the server, whatever happens to the connection, once."""
         patience = self._session.patience()
-        is_held = self._doubt is not None or self._rivalry > 0 or any(map(_needs_more, group))
+        unseated = self.seats is not None and not self.seats.fence  # nobody has looked yet who sits there
+        is_held = self._doubt is not None or self._rivalry > 0 or unseated or any(map(_needs_more, group))
         self._rivalry = max(0, self._rivalry - 1)
         while True:
             try:
@@ -153,7 +154,7 @@ class PostgresJournal:
                     self._session.let_go()
                     if not patience.again():
                         raise explain(error, self.address.name, self._world(group)) from error
-                elif is_held or not _is_known_key(error):
+                elif is_held or not is_known_key(error):
                     raise explain(error, self.address.name, self._world(group)) from error
             is_held = True
 
@@ -192,22 +193,25 @@ class PostgresJournal:
             return []  # what was said before the connection was lost is there
 
         patience = self._session.patience()
-        with self._session.using():
-            while True:
-                try:
-                    self._hold(self._session.connection(), group)
-                    break
-                except self._session.error as error:
-                    lost = is_lost(error)
-                    if lost:
-                        self._session.let_go()
-                    if not lost or not patience.again():
-                        raise explain(error, self.address.name, self._world(said)) from error
-                except BaseException:
-                    self._session.let_go()
-                    raise
+        self._session.held(lambda: self._decide(group, said, patience))
         for waiting in said:
             waiting.answer()
+
+    def _decide(
+        self, group: Callable[[Db], Sequence[Waiting]], said: Sequence[Waiting], patience: Patience
+    ) -> None:
+        while True:
+            try:
+                return self._hold(self._session.connection(), group)
+            except self._session.error as error:
+                lost = is_lost(error)
+                if lost:
+                    self._session.let_go()
+                if not lost or not patience.again():
+                    raise explain(error, self.address.name, self._world(said)) from error
+            except BaseException:
+                self._session.let_go()
+                raise
 
     def _hold(self, db: Db, made: Callable[[Db], Sequence[Waiting]]) -> None:
         """Write what is `made` in a transaction that holds the row, so that nobody else moves it meanwhile."""
@@ -239,6 +243,8 @@ class PostgresJournal:
             with self._doubting(sealed):
                 statements.commit(db)
         except BaseException:
+            if self.seats and not self._doubt:
+                self.seats.settled(is_there=False)
             self._session.roll_back(db)
             raise
         self._finish(sealed)
@@ -262,11 +268,15 @@ class PostgresJournal:
             found = statements.get(db, self._id, first[0])
             if found and found[4] == first[4]:
                 self._finish(self._doubt)
+            elif self.seats:
+                self.seats.settled(is_there=False)
         self._doubt = None
 
     def _finish(self, sealed: Sealed) -> None:
         """From here the events exist."""
         reach(COMMITTED)
+        if self.seats:
+            self.seats.settled(is_there=True)
         ends = sealed.view.ends
         self._view = sealed.view if len(ends) <= STREAMS_MAX else View(sealed.view.head, {})
         if sealed.durable:
@@ -388,8 +398,3 @@ class PostgresJournal:
 def _needs_more(waiting: Waiting) -> bool:
     """Whether leases have to be looked at, or the outbox has to follow, in the same transaction."""
     return bool(waiting.fences) or any(outbox_rows.concerns(event) for event in waiting.batch.events)
-
-
-def _is_known_key(error: BaseException) -> bool:
-    """Whether a key was used before, which whoever holds the row finds out about."""
-    return isinstance(error, driver().errors.UniqueViolation)

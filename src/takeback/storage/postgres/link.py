@@ -58,7 +58,7 @@ class Address:
             with self._connect() as db:
                 yield db
         except driver().Error as error:
-            raise explain(error, self.name, "Nothing was changed") from error
+            raise explain(error, self.name, "Nothing was changed in it") from error
 
     def connect(self) -> Db:
         """A new connection, with the tables seen to. Raises what the driver raises where it is worth another try."""

@@ -42,7 +42,7 @@ class Bell:
             except driver().Error as error:
                 self.close()
                 if not is_lost(error) or not patience.again():
-                    raise explain(error, self._address.name, "Nothing was changed") from error
+                    raise explain(error, self._address.name, "Nothing was changed in it") from error
 
     def _wait(self, after: int, until: float) -> bool:
         """Listen first, then say that one listens, then look: so nothing comes in between unheard."""

@@ -75,6 +75,8 @@ class PostgresSeats:
         self.place = place
         self.fence = 0
         """Under which this process works; 0 before its first append."""
+        self._earlier: int | None = None
+        """The one before, until it is known that the transaction in which this process sat down is there."""
 
     @property
     def _id(self) -> int:
@@ -99,9 +101,16 @@ class PostgresSeats:
             waiting.end(lost)
         return [waiting for waiting in group if not waiting.is_done]
 
+    def settled(self, *, is_there: bool) -> None:
+        """What became of the transaction in which this process may have sat down. The number may be another's."""
+        if self._earlier is not None and not is_there:
+            self.fence = self._earlier
+        self._earlier = None
+
     def _sit(self, db: Db, marks: Collection[Mark] = (), actor: str = "") -> WorkspaceSeated:
         row = db.execute(_SIT, (self._ttl_us, self._ttl_us, self._id)).fetchone()
         assert row
+        self._earlier = self.fence if self._earlier is None else self._earlier
         self.fence = row[0]
         db.execute(_NOTE, (self._id, self.fence, msgspec.json.encode(self.place), self._now_us()))
         return WorkspaceSeated(self.place, self.fence, actor, tuple(marks))
@@ -194,8 +203,11 @@ class PostgresSeats:
                 hint="work on there; `takeback log` still reads here, and `takeback resume --into DIR` brings it "
                 "to a new folder",
             )
+        what = (
+            "with a state folder of which this may be a copy" if seat.place.said == here.said else "not here"
+        )
         return SeatLost(
-            f"the workspace {name} sits in {seat.place.said} since {at}, not here; nothing was recorded",
+            f"the workspace {name} sits in {seat.place.said} since {at}, {what}; nothing was recorded",
             hint="give this folder a workspace name of its own in takeback.toml, or move the workspace to a new "
             "folder: takeback resume --into DIR",
         )

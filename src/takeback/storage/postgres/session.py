@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from takeback.addresses import driver
@@ -48,7 +47,7 @@ class Session:
         self._renewed = renewed
         self._forked = forked
         self._pid = os.getpid()
-        self._users: set[int] = set()
+        self._user = 0
         self._is_closed = False
         self._db: Db | None = None
         self._away_since: float | None = None
@@ -57,20 +56,23 @@ class Session:
         """A server that is away is waited for once, and not anew by everybody who stands in line."""
         return Patience(self._patience_s, self._away_since)
 
-    @contextmanager
-    def using(self) -> Iterator[None]:
-        """For one thread at a time, and once."""
-        self.refuse_nesting()
-        # Before the lock and until after it: a signal handler that comes between finds its thread here.
-        self._users.add(threading.get_ident())
-        try:
-            with self.lock:
-                yield
-        finally:
-            self._users.discard(threading.get_ident())
+    def held(self, work: Callable[[], T]) -> T:
+        """Do something with the connection: one thread at a time, and once.
 
-    def refuse_nesting(self) -> None:
-        if threading.get_ident() in self._users:
+        Nothing that an interrupt could skip stands between the lock and what lets go of it.
+        """
+        self.refuse_nesting()
+        me = threading.get_ident()
+        with self.lock:
+            self._user = me
+            try:
+                return work()
+            finally:
+                self._user = 0
+
+    def refuse_nesting(self, *, leads: bool = False) -> None:
+        """`leads` says that this thread has those wait who want to append."""
+        if leads or self._user == threading.get_ident():
             raise BackendError(
                 "this thread is in the middle of using the journal. Nothing was recorded",
                 hint="a signal handler should not use the journal; let it set a flag",
@@ -80,22 +82,24 @@ class Session:
     def ask(self, work: Callable[[Db], T]) -> T:
         """Ask the server something, again where the connection is lost: asking changes nothing."""
         patience = self.patience()
-        with self.using():
-            while True:
-                try:
-                    return work(self.connection())
-                except self.error as error:
-                    lost = is_lost(error)
-                    if lost:
-                        self.let_go()
-                    if not lost or not patience.again():
-                        raise explain(error, self.address.name, "Nothing was changed") from error
-                except BaseException:
-                    self.let_go()  # an interrupt may leave an answer behind that nobody asks for
-                    raise
+        return self.held(lambda: self._asked(work, patience))
+
+    def _asked(self, work: Callable[[Db], T], patience: Patience) -> T:
+        while True:
+            try:
+                return work(self.connection())
+            except self.error as error:
+                lost = is_lost(error)
+                if lost:
+                    self.let_go()
+                if not lost or not patience.again():
+                    raise explain(error, self.address.name, "Nothing was changed in it") from error
+            except BaseException:
+                self.let_go()  # an interrupt may leave an answer behind that nobody asks for
+                raise
 
     def connection(self) -> Db:
-        """The connection, made where there is none; inside `using`."""
+        """The connection, made where there is none; inside `held`."""
         if self._is_closed:
             raise UsageError("the journal is closed; nothing was recorded")
         if self._db is None:
@@ -143,6 +147,6 @@ class Session:
     def go_on(self) -> None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._users.clear()  # they are threads of the parent
+            self._user = 0  # a thread of the parent
             self._forked()
         self.lock.release()
