@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from takeback import faults
+from takeback.resources.git import travel
 from tests.world.cli import environment, run_from_the_start
 
 from .picture import Picture, differences, take, unsound
@@ -91,7 +92,12 @@ def chosen(passed: list[str], *, every: bool) -> list[tuple[int, str]]:
 def test_every_place_of_git_is_passed(tmp_path: Path) -> None:
     """A place that no undo passes would never be tried."""
     passed = set(places(tmp_path / "undo", "undo"))
-    known = {name for name in faults.known() if name.startswith(OURS)}
+    # Those of a repository that goes to another machine are tried in tests/resources/git/test_travel.py.
+    known = {name for name in faults.known() if name.startswith(OURS)} - {
+        travel.NOTED,
+        travel.SENT,
+        travel.ARRIVED,
+    }
     assert known, "git has no named place"
     with cleaned_up(tmp_path / "packed") as (scene, _):
         passed |= set(scene.places("undo"))
@@ -128,6 +134,14 @@ def test_killed_at_each_place_of_git(tmp_path: Path) -> None:
         for place, name in chosen(places(tmp_path / "dry", "undo"), every=False)
         if (bad := killed(tmp_path / str(place), "undo", place))
     ]
+    assert not found, "\n".join(found)
+
+
+def test_killed_under_the_lock_of_the_packed_refs(tmp_path: Path) -> None:
+    """The next process knows nothing yet of the repository, and has to find the lock all the same."""
+    passed = places(tmp_path / "dry", "undo")
+    locked = [place for place, name in enumerate(passed, 1) if name == "git-lock-held"]
+    found = [bad for place in locked[:6] if (bad := killed(tmp_path / str(place), "undo", place))]
     assert not found, "\n".join(found)
 
 

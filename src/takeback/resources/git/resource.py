@@ -272,6 +272,7 @@ class Git:
     ) -> Sequence[Swapped]:
         again = since is not None
         paths = [path for swap in swaps for path in self._lock_paths(entry.name_of(swap.target))]
+        paths += self._packed(swaps)
         locks.free(self._observer.place.folder, paths)
         locks.free(self._observer.place.root, paths)
         now = self.read(swap.target for swap in swaps)
@@ -315,10 +316,13 @@ class Git:
         path = self._observer.place.path
         folder, _, _ = name.rpartition(b"/")
         beside = [os.path.join(folder, b"index"), re.sub(rb"(^|/)logs/", rb"\1", name, count=1)]
-        return [path(some) for some in (name, *beside, *self._packed())]
+        return [path(some) for some in (name, *beside)]
 
-    def _packed(self) -> list[bytes]:
-        return [prefix + b"packed-refs" for prefix in self._observer.stores]
+    def _packed(self, swaps: Sequence[Swap]) -> list[bytes]:
+        """The packed refs that these may be in, told from themselves: after a kill, nothing else may be known yet."""
+        versions = [version for swap in swaps for version in (swap.present, swap.goal) if version]
+        prefixes = {entry.prefix_of(v) for v in versions if entry.kind_of(v) in (entry.REF, entry.LOG)}
+        return [self._observer.place.path(prefix + b"packed-refs") for prefix in prefixes]
 
     def _bring_back(self, works: Sequence[Work]) -> None:
         """Objects first: a ref never points to what is not there."""
