@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from takeback import faults
-from takeback.resources.git import travel
 from tests.world.cli import environment, run_from_the_start
 
 from .picture import Picture, differences, take, unsound
@@ -92,12 +91,7 @@ def chosen(passed: list[str], *, every: bool) -> list[tuple[int, str]]:
 def test_every_place_of_git_is_passed(tmp_path: Path) -> None:
     """A place that no undo passes would never be tried."""
     passed = set(places(tmp_path / "undo", "undo"))
-    # Those of a repository that goes to another machine are tried in tests/resources/git/test_travel.py.
-    known = {name for name in faults.known() if name.startswith(OURS)} - {
-        travel.NOTED,
-        travel.SENT,
-        travel.ARRIVED,
-    }
+    known = {name for name in faults.known() if name.startswith(OURS)}
     assert known, "git has no named place"
     with cleaned_up(tmp_path / "packed") as (scene, _):
         passed |= set(scene.places("undo"))
