@@ -240,8 +240,13 @@ def test_it_can_be_seen_where_a_workspace_sits(shop: Shop) -> None:
     shop.silent(new)
     with shop.two.at_work():
         arriving.arrive(shop.look(new))
+        with takeback.open(new) as tb, tb.recording("agent"):
+            (new / "made").write_text("x")
     assert "sits      in this folder; it came there " in shop.two.takeback("store", "show", cwd=new)
     assert f":{new}, not here (" in shop.one.takeback("store", "show", cwd=shop.one.folder())
+    assert "would take back" in shop.two.takeback("status", cwd=new)
+    told = shop.one.takeback("status", cwd=shop.one.folder())
+    assert f":{new}. Nothing is recorded here" in told and "would take back" not in told
 
 
 def test_an_address_may_name_variables(shop: Shop) -> None:

@@ -64,7 +64,8 @@ def command(session: Session) -> None:
         session.line(
             f"This workspace sits in {elsewhere}. Nothing is recorded here; `takeback log` reads it."
         )
-    for line in [*_lines(str(workspace.root), history, waiting, so_far), *outbox_lines(outbox)]:
+    root = "" if elsewhere else str(workspace.root)
+    for line in [*_lines(root, history, waiting, so_far), *outbox_lines(outbox)]:
         session.line(line)
 
 
@@ -111,9 +112,10 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
 
 
 def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequence[Change]) -> list[str]:
-    done = sum(action.is_tool for action in history.actions.values())
-    lines = [f"{root} is protected: {plural(done, 'action')} recorded."]
-    if chosen := last_action(history):
+    """Of a workspace that sits in this root; without one it sits elsewhere, and nothing can be done to it here."""
+    done = plural(sum(action.is_tool for action in history.actions.values()), "action")
+    lines = [f"{root} is protected: {done} recorded." if root else f"{done} recorded there."]
+    if root and (chosen := last_action(history)):
         action = history.actions[chosen.actions[0]]
         lines.append(
             f"`takeback undo` would take back {action.id}: {what(history, action)}, {ago(action.began_us)}."
