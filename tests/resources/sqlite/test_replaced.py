@@ -27,10 +27,11 @@ def test_by_a_link_to_where_it_is_now(tb: Workspace, app: Path, tmp_path: Path) 
     before, out = picture(app), tmp_path / "out.db"
     tb.save()
     with crash.at(reading.COPIED, lambda: None) as passed, tb.recording("agent"):
+        before_it = passed[reading.COPIED]  # what has changed a moment ago is read once more
         app.rename(out)
         app.symlink_to("../out.db")
     # What is behind the link is not read.
-    assert passed[reading.COPIED] == 0
+    assert passed[reading.COPIED] == before_it
     changes = tb.log()[-1].changes  # type: ignore[union-attr]
     assert {c.target.resource for c in changes} == {"sqlite", "files"}
     assert tb.undo().verdict == "clean"
