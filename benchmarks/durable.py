@@ -19,8 +19,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -29,6 +27,7 @@ import apsw
 import psycopg
 
 from benchmarks import _durable_queue as queue
+from benchmarks._durable_peer import Work, timed
 from benchmarks.journal import bare_database, event
 from takeback.core import events as e
 from takeback.core.record import seal
@@ -54,18 +53,6 @@ DBOS_MIN = 10.0
 QUEUE_MIN = 10.0
 GROWTH_MAX = 10.0
 """Megabytes, for ten times as many intents."""
-
-Work = Callable[[int], float]
-"""Do so much; gives the seconds."""
-
-
-def timed(work: Callable[[int], object]) -> Work:
-    def run(count: int) -> float:
-        start = time.perf_counter()
-        work(count)
-        return time.perf_counter() - start
-
-    return run
 
 
 def by_turns(works: dict[str, tuple[Work, int]], rounds: int) -> dict[str, float]:

@@ -285,12 +285,18 @@ def _sit(target: Journal, marks: Collection[Mark]) -> None:
 
 
 def _sit_anew(journal: Journal) -> None:
-    """Whoever has had it open since before knows another bucket: its seat is old now, so it has to start again."""
+    """Whoever has had it open since before knows another bucket: its seat is old now, so it has to start again.
+
+    It is so in any case: what it would share goes nowhere, since `store.json` is another one by now.
+    """
     assert journal.seats
-    for _ in range(TRIES_MAX):
-        with suppress(JournalMoved):  # a worker may have said something meanwhile
-            journal.seats.take((), after=journal.head().count)
-            return
+    with suppress(
+        BackendError
+    ):  # the content has been moved, and that is not undone by a server that goes away
+        for _ in range(TRIES_MAX):
+            with suppress(JournalMoved):  # a worker may have said something meanwhile
+                journal.seats.take((), after=journal.head().count)
+                return
 
 
 def _seen_from_afar(state: Path, here: Kept) -> str:

@@ -7,7 +7,7 @@ from takeback.core.events import Outcome
 from takeback.core.seats import Place, Seat, WorkspaceSeated
 from tests.core.story import Story
 
-ONE, TWO = Place("1", "one", "/work"), Place("2", "two", "/srv/other")
+ONE, TWO = Place("1", "one", "/srv/one"), Place("2", "two", "/srv/other")
 FILES, GIT = e.Mark("files", "b3:00"), e.Mark("git", "b3:00")
 
 
@@ -21,7 +21,7 @@ def done(
 
 def test_nobody_sits_where_the_journal_is_with_its_folder() -> None:
     moves = Story().history.moves
-    assert moves.seat is None and moves.at(5) is None and moves.here("/work/x", 5) == "/work/x"
+    assert moves.seat is None and moves.at(5) is None and moves.here("/srv/one/x", 5) == "/srv/one/x"
 
 
 def test_only_what_was_done_to_files_since_the_last_look_is_lost() -> None:
@@ -54,7 +54,10 @@ def test_paths_are_meant_where_it_sits_now() -> None:
     moves = story.history.moves
     for seq in (1, 2):  # also what was begun before anybody sat down: it was there
         assert moves.at(seq) == ONE
-        assert moves.here("/work", seq) == "/srv/other" and moves.here("/work/a/b", seq) == "/srv/other/a/b"
+        assert (
+            moves.here("/srv/one", seq) == "/srv/other"
+            and moves.here("/srv/one/a/b", seq) == "/srv/other/a/b"
+        )
         assert moves.here("/workshop", seq) == "/workshop" and moves.here("--fast", seq) == "--fast"
     assert moves.at(4) == TWO and moves.here("/srv/other/a", 4) == "/srv/other/a"
     assert (before, after) == ("r1", "r4")

@@ -102,6 +102,10 @@ class Shop:
         store, blobs = os.environ[tools.STORE], os.environ[tools.BLOBS]
         return ["--store", store, "--workspace", self.name, "--blobs", blobs]
 
+    def resume(self, into: Path, *more: str) -> list[str]:
+        """The command that brings it there."""
+        return ["resume", *more, "--into", str(into), *self.where()]
+
     def look(self, into: Path) -> arriving.Outlook:
         return arriving.look(
             into, store=os.environ[tools.STORE], workspace=self.name, blobs=os.environ[tools.BLOBS]

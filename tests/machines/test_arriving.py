@@ -41,21 +41,6 @@ HALF = [
 SAMPLE = ["restore-swapped", "seat-taken"]
 
 
-def words(shop: Shop, new: Path, *more: str) -> list[str]:
-    return [
-        "resume",
-        *more,
-        "--into",
-        str(new),
-        "--store",
-        os.environ[tools.STORE],
-        "--workspace",
-        shop.name,
-        "--blobs",
-        os.environ[tools.BLOBS],
-    ]
-
-
 def died(shop: Shop) -> None:
     """The first machine, in the middle of its run, with a database."""
     shop.begin()
@@ -66,13 +51,13 @@ def cut_short(point: str, shop: Shop) -> None:
     died(shop)
     new = shop.two.folder("new")
     shop.silent(new)
-    shop.two.killed(point, POINTS[point], "takeback", *words(shop, new))
+    shop.two.killed(point, POINTS[point], "takeback", *shop.resume(new))
     if point in HALF:
         # What is half here records nothing: it would be taken for what somebody deleted.
         with shop.two.at_work(), takeback.open(new) as tb, pytest.raises(SeatLost):
             tb.save()
     shop.silent(new)
-    shop.two.takeback(*words(shop, new))
+    shop.two.takeback(*shop.resume(new))
     shop.works_on(shop.two, new)
     assert tree(new) == FILES and shop.booked() == DONE and memory(shop.two, new) == MEMORY
     with shop.two.at_work(), takeback.open(new) as tb:
@@ -111,18 +96,18 @@ def test_the_command_says_what_it_does(shop: Shop) -> None:
     shop.silent(new)
     with shop.one.at_work(), takeback.open(shop.one.folder()) as tb:
         (run,) = tb.history.runs
-    seen = shop.two.takeback(*words(shop, new, run, "--preview"))
+    seen = shop.two.takeback(*shop.resume(new, run, "--preview"))
     assert f"Would bring {shop.name} into {new}, as it was recorded" in seen
     assert "which is silent; whatever comes back there is refused" in seen and "Nothing was changed." in seen
-    told = json.loads(shop.two.takeback(*words(shop, new, run, "--preview", "--json")))
+    told = json.loads(shop.two.takeback(*shop.resume(new, run, "--preview", "--json")))
     assert told["preview"] and told["seat"]["root"] == str(shop.one.folder()) and not new.exists()
-    assert "there is no run r999" in shop.two.takeback(*words(shop, new, "r999"), code=2)
-    said = shop.two.takeback(*words(shop, new, run))
+    assert "there is no run r999" in shop.two.takeback(*shop.resume(new, "r999"), code=2)
+    said = shop.two.takeback(*shop.resume(new, run))
     assert (
         "Brought" in said and "read again and as recorded" in said and f"takeback resume {run} --exec" in said
     )
     # Again is no harm: it sits there.
-    again = json.loads(shop.two.takeback(*words(shop, new, run, "--json")).splitlines()[0])
+    again = json.loads(shop.two.takeback(*shop.resume(new, run, "--json")).splitlines()[0])
     assert again["new"] is False and again["runs"][0]["id"] == run and again["into"] == str(new)
     # From the old folder everybody hears where it went.
     there = shop.one.takeback("status", cwd=shop.one.folder())
@@ -145,7 +130,7 @@ def test_a_plan_goes_on_by_itself(shop: Shop) -> None:
         done = crash.run("call-ended", 2, ["takeback", "plan", "run", str(root / "plan.json")])
     assert done.returncode == crash.KILLED, done.stderr
     shop.silent(new)
-    said = shop.two.takeback(*words(shop, new))
+    said = shop.two.takeback(*shop.resume(new))
     assert "done earlier  first" in said and "done          second" in said and "is done." in said
     assert (new / "first.txt").read_text() == "1" and (new / "second.txt").read_text() == "2"
 
@@ -204,15 +189,15 @@ def test_a_file_that_somebody_put_there_meanwhile(shop: Shop) -> None:
     died(shop)
     new = shop.two.folder("new")
     shop.silent(new)
-    shop.two.killed("arrival-brought", 1, "takeback", *words(shop, new))
+    shop.two.killed("arrival-brought", 1, "takeback", *shop.resume(new))
     (new / "first.txt").write_text("mine")
     (new / "mine.txt").write_text("mine")
-    said = shop.two.takeback(*words(shop, new), code=3)
+    said = shop.two.takeback(*shop.resume(new), code=3)
     assert "first.txt, mine.txt was not brought here, and is not written over" in said
     assert (new / "first.txt").read_text() == (new / "mine.txt").read_text() == "mine"
     (new / "first.txt").unlink()
     (new / "mine.txt").unlink()
-    shop.two.takeback(*words(shop, new))
+    shop.two.takeback(*shop.resume(new))
     assert (new / "first.txt").read_text() == "room one"
 
 

@@ -137,19 +137,8 @@ def test_a_machine_that_lives_keeps_its_workspace(shop: Shop) -> None:
     )
     assert sleeper.stdout and sleeper.stdout.readline() == "at work\n"
     new = shop.two.folder("new")
-    words = [
-        "resume",
-        "--into",
-        str(new),
-        "--store",
-        os.environ[tools.STORE],
-        "--workspace",
-        shop.name,
-        "--blobs",
-        os.environ[tools.BLOBS],
-    ]
     for clock in ([], ["faketime", "-f", "+1h"]):
-        said = shop.two.takeback(*words, code=3, before=clock)
+        said = shop.two.takeback(*shop.resume(new), code=3, before=clock)
         assert "which showed a sign of life" in said and "nothing was brought" in said
     assert not new.exists()
     sleeper.communicate("", timeout=60)
@@ -161,18 +150,7 @@ def test_what_is_in_the_folder_stays(shop: Shop) -> None:
     new = shop.two.folder("new")
     new.mkdir()
     (new / "mine.txt").write_text("mine")
-    words = [
-        "resume",
-        "--into",
-        str(new),
-        "--store",
-        os.environ[tools.STORE],
-        "--workspace",
-        shop.name,
-        "--blobs",
-        os.environ[tools.BLOBS],
-    ]
-    said = shop.two.takeback(*words, code=3)
+    said = shop.two.takeback(*shop.resume(new), code=3)
     assert "is not empty: it holds mine.txt. Nothing was changed" in said
     assert [path.name for path in new.iterdir()] == ["mine.txt"]
     assert not (shop.two.disk / "state" / "workspaces").exists()

@@ -37,7 +37,7 @@ def at(server: Server, tmp_path: Path) -> Iterator[Open]:
         home = tmp_path / f"{name}-{len(made)}"
         home.mkdir()
         Anchor(home / "journal.anchor").start(lost=0)
-        place = Place(name, f"host-{name}", f"/work/{name}")
+        place = Place(name, f"host-{name}", f"/srv/{name}")
         journal = PostgresJournal(
             os.environ[STORE], str(tmp_path), home / "journal.anchor", place=place, **more
         )
@@ -90,7 +90,7 @@ def test_another_folder_reads_and_does_not_write(at: Open, tmp_path: Path) -> No
     say(one, "a")
     for _ in range(2):  # however long the first has been silent
         with pytest.raises(
-            SeatLost, match=r"sits in host-one:/work/one since .* not here; nothing was recorded"
+            SeatLost, match=r"sits in host-one:/srv/one since .* not here; nothing was recorded"
         ):
             say(two, "b")
         silence(tmp_path)
@@ -119,7 +119,7 @@ def test_a_live_place_is_not_moved(at: Open, tmp_path: Path) -> None:
     one, two = at("one"), at("two")
     say(one, "a")
     with pytest.raises(
-        SeatHeld, match="host-one:/work/one, which shows signs of life; nothing was moved"
+        SeatHeld, match="host-one:/srv/one, which shows signs of life; nothing was moved"
     ) as held:
         move(two)
     assert 0 < held.value.left_s <= 60
@@ -143,7 +143,7 @@ def test_whoever_comes_back_with_an_old_fence_is_refused(at: Open, tmp_path: Pat
     assert one.seats and one.seats.mine and two.seats and two.seats.mine
     assert two.seats.mine.fence > one.seats.mine.fence
     for durable in (True, False):
-        with pytest.raises(SeatLost, match=r"moved to host-two:/work/two at .*; nothing was recorded"):
+        with pytest.raises(SeatLost, match=r"moved to host-two:/srv/two at .*; nothing was recorded"):
             say(one, "late", durable=durable)
     assert one.seats.renew([one.seats.mine.fence]) == frozenset()
     say(two, "b")
@@ -209,7 +209,7 @@ def test_a_place_that_is_not_whole_does_not_sit_down(at: Open) -> None:
     one = at("one", may_sit=False)
     with pytest.raises(SeatLost, match="not whole yet") as refused:
         say(one, "a")
-    assert "takeback resume --into /work/one" in refused.value.hint
+    assert "takeback resume --into /srv/one" in refused.value.hint
     assert one.head().count == 0
     move(one)
     say(one, "a")
@@ -247,7 +247,7 @@ def test_a_role_that_only_reads_learns_where_it_sits(at: Open) -> None:
     reader = at("two")
     assert reader.seats
     seat = reader.seats.now()
-    assert seat and seat.place.said == "host-one:/work/one"
+    assert seat and seat.place.said == "host-one:/srv/one"
 
 
 def test_who_sat_down_in_vain_does_not_sit(at: Open) -> None:
@@ -268,7 +268,7 @@ def test_who_sat_down_in_vain_does_not_sit(at: Open) -> None:
 @pytest.mark.parametrize("side", [CLIENT, SERVER])
 def test_a_move_whose_connection_is_cut_happens_once(side: str, at: Open, tmp_path: Path) -> None:
     proxy = Proxy(os.environ[STORE])
-    places = [Place(name, f"host-{name}", f"/work/{name}") for name in ("one", "two")]
+    places = [Place(name, f"host-{name}", f"/srv/{name}") for name in ("one", "two")]
     journals = []
     for place in places:
         anchor = tmp_path / f"{place.id}.anchor"
