@@ -64,5 +64,5 @@ def test_paths_are_meant_where_it_sits_now() -> None:
 
 
 def test_how_a_place_is_called() -> None:
-    assert ONE.said == "one:/work" and Place("3", "", "/x").said == "/x"
+    assert ONE.said == "one:/srv/one" and Place("3", "", "/x").said == "/x"
     assert Seat(1, ONE, 0, 10, 1).is_live and not Seat(1, ONE, 0, 10, 0).is_live
