@@ -69,8 +69,8 @@ def command(
 
     With --into a workspace of a shared store is moved to this machine, once the one that it was on is silent: its
     files, databases and git repository come into a new or empty folder as last recorded, and are read again. Without
-    --store and --workspace the workspace here, or its takeback.toml, says which one. A plan is then carried on by itself.
-    Write a password as a variable, in single quotes: --store 'postgresql://me:$PASSWORD@host/database'.
+    --store and --workspace the workspace here, or its takeback.toml, says which one. A plan is then carried on by
+    itself. Write a password as a variable, in single quotes: --store 'postgresql://me:$PASSWORD@host/database'.
     """
     named = {"store": store, "workspace": name, "blobs": blobs, "blobs_key": blobs_key}
     if into:
