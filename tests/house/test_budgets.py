@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.house.repository import ROOT, SOURCE, python_files
 
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
 
 # What may be longer, and why: {"src/takeback/….py": "reason"} or {"src/takeback/….py::function": "reason"}.
