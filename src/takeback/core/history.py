@@ -51,6 +51,7 @@ class History:
         self._shared: dict[str, list[Entry]] = defaultdict(list)
         self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
         self._keepers: set[tuple[str, Target]] = set()
+        self._unsettled: set[tuple[str, Target, int]] = set()
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -108,6 +109,16 @@ class History:
         if action in self._never:
             return []
         return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
+
+    def untried(self, action: str) -> list[Entry]:
+        """The live changes of an action without those that an undo has reported as unknown, which stay so."""
+        return [x for x in self.live(action) if (action, x.target, x.seq) not in self._unsettled]
+
+    def unsettled(self) -> list[str]:
+        """Actions of which all that is left was reported as unknown by an undo, the oldest first."""
+        reported = {id for id, _, _ in self._unsettled}
+        left = [self.actions[id] for id in reported if self.live(id) and not self.untried(id)]
+        return [action.id for action in sorted(left, key=lambda action: action.seq)]
 
     def kept(self, action: str) -> list[Entry]:
         """The changes of an action that an undo dealt with by leaving them as they were."""
@@ -276,6 +287,8 @@ class History:
             for item in event.items:
                 if item.did in SETTLING:
                     self._settle(action.id, item)
+                elif item.did is e.Did.UNVERIFIABLE:
+                    self._unsettled.update((id, item.target, seq) for id in item.settles for seq in item.seqs)
 
     def _turn(self, rollback: Action) -> None:
         """An undo takes actions back as a whole; a redo brings back those that it names."""
