@@ -328,7 +328,7 @@ class Assembly:
     @cached_property
     def leases(self) -> Leases:
         """Who may work on what."""
-        return Leases(self.journal.leases, self.root, config.here)
+        return Leases(self.journal.leases, self.root, config.here, self.ledger.refresh, self.recover)
 
     @cached_property
     def locks(self) -> LockGuard:

@@ -97,7 +97,7 @@ def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -
     if workspace.locks.refuses:
         raise RefusedError(
             f"{called} was refused: {lock_guard.told(found)}. It was not started",
-            hint=f"wait, or, if nobody works on it any more: takeback locks release {found[0].lease.name}",
+            hint=workspace.locks.how(found),
         )
     return [f"takeback: {lock_guard.told(found)}"]
 
