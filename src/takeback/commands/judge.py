@@ -179,7 +179,7 @@ class _Walk:
         return after
 
     def _texts(self, text: str, folders: Folders) -> list[str]:
-        """All that a text may be, its variables put in, where a shell splits nothing. It is kept, whatever `cd` does."""
+        """All that a text may be, its variables put in, where a shell splits nothing. `cd` does not change it."""
         found = [resolved(text, way, splits=False) for way in self._constants.ways([text])]
         return [one.replace(HERE, HOLE if at is None else at) for one in found for at in folders]
 
@@ -229,14 +229,15 @@ class _Walk:
         *,
         deletes: bool = False,
         somewhere: bool = False,
+        makes: bool = False,
     ) -> None:
         """A path is written or deleted."""
         for folder in folders:
             found = place(self._ground, word, folder, deletes=deletes)
             if found is None:
                 continue
-            if somewhere:
-                found = msgspec.structs.replace(found, exact=False)
+            if somewhere or (makes and found.names is not None):
+                found = msgspec.structs.replace(found, exact=False, makes=makes)
             for one in (found, *through(self._ground, found, self._links)):
                 self._touched[one] = None
                 does = "deletes" if deletes else "writes"

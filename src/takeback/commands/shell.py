@@ -214,12 +214,10 @@ def _converted(node: Node, depth: int) -> Iterator[Part]:
             yield Block(PIPE, _children(node, depth))
         case "subshell" | "command_substitution" | "process_substitution":
             yield from _apart(node, depth)
-        case "for_statement":
-            yield _for(node, depth)
+        case "for_statement" | "while_statement" | "c_style_for_statement":
+            yield _loop(node, depth)
         case "if_statement" | "elif_clause" | "case_statement":
             yield Block(BRANCHES, tuple(_branches(node, depth)))
-        case "while_statement" | "c_style_for_statement":
-            yield Block(REPEATED, _children(node, depth))
         case "function_definition":
             name = node.child_by_field_name("name")
             yield Block(FUNCTION, _children(node, depth), _text(name) if name else HOLE)
@@ -227,9 +225,7 @@ def _converted(node: Node, depth: int) -> Iterator[Part]:
             set_to = (_assigned(node), _value(node))
             yield Simple((), set_to[:1], inside=_children(node, depth), values=(set_to,))
         case "declaration_command" | "unset_command" | "test_command" | "compound_statement":
-            if re.match(r"\w+\s+-|unset", _text(node)):
-                # `declare -n`, `-i`, `-u`: what a variable holds is then not what it is set to.
-                yield Simple((), values=(("*", None),))
+            yield from _redeclared(node)
             if node.type != "compound_statement" or _text(node).startswith("(("):
                 yield from _evaluated(node)
             yield from _children(node, depth)
@@ -246,8 +242,16 @@ def _value(node: Node) -> str | None:
     return "" if value is None else value_of(value)
 
 
-def _for(node: Node, depth: int) -> Block:
-    """A loop over words. Without `in`, it goes over the arguments of the shell."""
+def _redeclared(node: Node) -> Iterator[Part]:
+    """With `declare -n`, `-i` or `-u` a variable does not hold what it is set to."""
+    if re.match(r"\w+\s+-|unset", _text(node)):
+        yield Simple((), values=(("*", None),))
+
+
+def _loop(node: Node, depth: int) -> Block:
+    """A loop, perhaps over words. Without `in`, `for` goes over the arguments of the shell."""
+    if node.type != "for_statement":
+        return Block(REPEATED, _children(node, depth))
     variable = node.child_by_field_name("variable")
     named = words_of(node.children_by_field_name("value"))
     words = named if any(child.type == "in" for child in node.children) else [HOLE]
