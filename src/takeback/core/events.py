@@ -169,7 +169,10 @@ class ActionBegan(_Base, frozen=True, tag="action-began"):
     intent: str = ""
     """For a key that was given: the digest of what it was given for."""
     outside: tuple[str, ...] = ()
-    """Places outside the workspace that it names and that are captured, each with everything below it."""
+    """Places outside the workspace that it names and that are captured, each with everything below it.
+
+    One that ends in `*/` is every name in its folder that begins so; no path ends in a slash.
+    """
     uncaptured: tuple[str, ...] = ()
     """What it names there and that is not captured, in words."""
 
