@@ -161,6 +161,11 @@ class History:
         """Actions without a recorded end; or those whose processes outlived their command."""
         return [action for action in self._unended.values() if action.life is life]
 
+    @property
+    def has_unended(self) -> bool:
+        """Whether any action has no recorded end, in the background or not."""
+        return bool(self._unended)
+
     # One method for each event
 
     def _workspace_began(self, record: Record, event: e.WorkspaceBegan) -> None:
@@ -250,6 +255,7 @@ class History:
             action.why = getattr(event, "why", "")
             action.result, action.full = getattr(event, "result", None), getattr(event, "full", "")
             action.happened, action.unsure = getattr(event, "happened", True), getattr(event, "unsure", False)
+            action.processes = getattr(event, "processes", ())
             self._finish(record, action, event.changes)
             if action.life is Life.DONE and not event.marks and action.writes_files:
                 self.moves.done(action.id)
