@@ -13,7 +13,7 @@ import click
 
 from takeback import config
 from takeback._version import __version__
-from takeback.cli.session import Session
+from takeback.cli.session import Session, echo
 from takeback.errors import TakebackError
 
 COMMANDS = {
@@ -145,9 +145,9 @@ def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) ->
         body: dict[str, Any] = {"error": {"code": code, "message": message, "hint": hint}}
         click.echo(msgspec.json.encode(body).decode(), err=output.to_stderr)
     else:
-        click.echo(f"takeback: {message}", err=True)
+        echo(f"takeback: {message}", err=True)
         if hint:
-            click.echo(f"  {hint}", err=True)
+            echo(f"  {hint}", err=True)
     return exit_code
 
 
