@@ -65,7 +65,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 def _expressions(tree: ast.Module) -> Iterator[tuple[ast.expr, str, int]]:
-    """Walk over what is evaluated: no annotations, and nothing inside an f-string, where Python 3.11 tells no places."""
+    """Walk over what is evaluated: no annotations, nothing inside an f-string (Python 3.11 tells no places there)."""
 
     def walk(node: ast.AST, name: str, statement: int) -> Iterator[tuple[ast.expr, str, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -33,6 +33,7 @@ COMMANDS = {
     "approve": "Allow exactly what a question asks for, once",
     "deny": "Refuse what a question asks for",
     "handover": "Look after runs that wait for a human",
+    "settle": "Say whether a call in doubt happened",
     "outbox": "Deliver what runs deferred, and see what waits",
     "dead": "Look after what could not be delivered",
     "locks": "See who works on what, and lock it for yourself",

@@ -149,7 +149,7 @@ class Recorder:
         found = self._locks.before(touched, run=self.run.id)
         if not found:
             return Ruling()
-        how = f"wait, or, if nobody works on it any more: takeback locks release {found[0].lease.name}"
+        how = self._locks.how(found)
         return Ruling("deny" if self._locks.refuses else "allow", "locks.on-foreign", told(found), how)
 
     def completed(self, wanted: Wanted, *, replayed: bool = False, at_work: bool = False) -> Action | None:
