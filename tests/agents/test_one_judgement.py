@@ -43,7 +43,7 @@ def test_our_own_journal_is_held_from_every_tool(client: Agent, tb: Workspace) -
     journal = tb.state / "journal.db"
     assert journal.exists()
     before = journal.stat()
-    for tool, args in {
+    calls: dict[str, dict[str, Any]] = {
         "Bash": {"command": f"echo x > {journal}"},
         "Write": {"file_path": str(journal), "content": ""},
         "mcp__files__write_file": {"path": str(journal), "content": ""},
@@ -53,7 +53,8 @@ def test_our_own_journal_is_held_from_every_tool(client: Agent, tb: Workspace) -
         "mcp__files__put": {"uri": f"file://{journal}", "text": ""},
         "mcp__files__delete_directory": {"path": str(tb.state)},
         "mcp__files__edit": {"edits": [{"filePath": str(journal)}]},
-    }.items():
+    }
+    for tool, args in calls.items():
         assert "Takeback keeps its own state there" in held(client, tool, args), tool
     assert journal.stat().st_mtime_ns == before.st_mtime_ns
 

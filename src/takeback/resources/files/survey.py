@@ -77,8 +77,8 @@ class Surveyor:
                     new = [place for place in places if not _is_in(place, found)]
                     closed = self._take(new, reached, left)
                 except Refused as why:
-                    named = self._limits.capture and not reached.perhaps and not _is_let_pass(reached)
-                    serious = named or isinstance(why, Forbidden)
+                    sure = self._limits.capture and not reached.perhaps and not _is_let_pass(reached)
+                    serious = sure or isinstance(why, Forbidden)
                     (missed if serious else stated)[f"{text_of(called)} was not captured: {why}"] = None
                     continue
                 found |= dict.fromkeys(new)
