@@ -126,7 +126,7 @@ def _record(
     """Write down what the command did, say it, and take it back if that was asked for."""
     tracker = workspace.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
-    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why)
+    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=child.left)
     tracker.life.end(id)
     report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
     if session.json:
