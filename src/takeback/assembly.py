@@ -37,6 +37,7 @@ from takeback.resources.calls.resource import Calls as CallsResource
 from takeback.resources.files.exclude import excluder, workflow_folders
 from takeback.resources.files.outside import Outside
 from takeback.resources.files.resource import Files
+from takeback.resources.files.room import Reserve
 from takeback.resources.files.survey import Limits, Surveyor
 from takeback.resources.git.resource import Git
 from takeback.resources.memory import Memory as MemoryResource
@@ -170,6 +171,7 @@ class Assembly:
             generation=self._generation,
             watching=self._watching,
             progress=self._progress,
+            reserve=Reserve(self.state),
         )
 
     @cached_property

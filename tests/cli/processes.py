@@ -78,8 +78,8 @@ def on_terminal(
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
 
 
-# Permissions do not bind root. These three let it pass, and a process can give them up for good.
-_OVERRIDE, _READ_SEARCH, _FOWNER = 1, 2, 3
+# Permissions do not bind root. These let it pass, and a process can give them up for good.
+_OVERRIDE, _READ_SEARCH, _FOWNER, _SETFCAP = 1, 2, 3, 31
 _PR_CAPBSET_DROP = 24
 
 
@@ -87,7 +87,7 @@ def give_up_root() -> None:
     """In a child before it begins: from its exec on, permissions bind it as they bind anybody."""
     if os.geteuid() == 0:
         prctl = ctypes.CDLL(None, use_errno=True).prctl
-        for capability in (_OVERRIDE, _READ_SEARCH, _FOWNER):
+        for capability in (_OVERRIDE, _READ_SEARCH, _FOWNER, _SETFCAP):
             if prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
                 raise OSError(ctypes.get_errno(), "a capability cannot be given up")
 

@@ -95,12 +95,13 @@ def test_state_is_closed_to_others_whatever_the_umask(world: Inside) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["small_disk", "filled_disk"])
+def test_a_full_disk(tmp_path: Path, module: str) -> None:
     flags = ["-m"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run(["unshare", *flags, "true"]).returncode:
         pytest.skip("not on this platform: no mount namespaces")
     done = subprocess.run(
-        ["unshare", *flags, sys.executable, "-m", "tests.cli.small_disk", str(tmp_path)],
+        ["unshare", *flags, sys.executable, "-m", f"tests.cli.{module}", str(tmp_path)],
         cwd=REPOSITORY,
         env=environment(tmp_path / "state"),
         capture_output=True,

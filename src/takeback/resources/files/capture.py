@@ -13,10 +13,11 @@ import msgspec
 from takeback.core.codec import text_of
 from takeback.ports import Contents, Progress
 from takeback.resources.files.claims import Claims
-from takeback.resources.files.edits import Edits
+from takeback.resources.files.edits import Edits, row_in
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
+    KEPT_ATTRIBUTES,
     LINK,
     OPAQUE,
     RESTORABLE,
@@ -28,16 +29,19 @@ from takeback.resources.files.entry import (
     split,
 )
 from takeback.resources.files.place import FILE_FLAGS, FOLDER_FLAGS, OpenFolders, Place
+from takeback.resources.files.room import NO_ROOM
 from takeback.resources.files.scan import Dirty
 from takeback.resources.files.tree import Folder, Row
 from takeback.resources.files.watch import Watcher
+from takeback.resources.files.writers import mapped, may_be_written
 
 READ_TRIES_MAX = 3
 BULK_FILES_MIN = 2_000
 RACY_NS = 20_000_000
 """Times on disk move in ticks of up to 10 ms; what is younger than two of them may change again unseen."""
 
-KEPT_XATTRS = (b"user.", b"system.posix_acl_")
+MAPPED_BYTES_MAX = 64 << 20
+"""What a program writes to in its memory is read at each look, unless that would take too long."""
 
 
 class Job(msgspec.Struct):
@@ -74,6 +78,9 @@ class Capture:
         self.jobs: list[Job] = []
         self.closed: set[bytes] = set()
         """Folders and files that are closed to us, and that nobody has looked into since they were."""
+        self._open_to_others: dict[bytes, int] = {}
+        """Files that a program may have had open for writing when they were read, by number."""
+        self.mapped: set[bytes] = set()
         self._described: dict[bytes, Key | None] = {}
         """Folders that were looked at in this round, with the key under which each was known before."""
         self.began_ns = time.time_ns()
@@ -275,6 +282,23 @@ class Capture:
                 self.edits.drop(job.into, job.path)
             else:
                 self.edits.put_file(job.into, job.path, row)
+        self._distrust_mapped()
+
+    def _distrust_mapped(self) -> None:
+        """Files that a program writes to in its memory are read again by the next look: no time tells."""
+        files, self._open_to_others = self._open_to_others, {}
+        theirs = mapped(set(files.values()))
+        for path in (path for path, ino in files.items() if ino in theirs):
+            folder, row = self.edits.root.find(split(path)[0]), row_in(self.edits.root, path)
+            if folder is None or row is None:
+                continue
+            if row.entry.size > MAPPED_BYTES_MAX:
+                self._state(
+                    "is in the memory of a program that writes to it, so changes may be seen late", path
+                )
+            else:
+                self.mapped.add(path)
+                self.edits.put_file(folder, path, msgspec.structs.replace(row, racy=True))
 
     def _read_bulk(self, jobs: Iterable[Job], total: int) -> list[Job]:
         """Read many files with several processes; returns those that have to be read with more care."""
@@ -297,6 +321,7 @@ class Capture:
                 continue
             entry = _entry(found, content, self._xattrs(b"/proc/self/fd/%d/%s" % (self.place.fd, path), path))
             self.edits.put_file(job.into, path, Row(entry, key_of(found)))
+            self._open_to_others[path] = found.st_ino
             read.add(path)
         return [job for path, job in given.items() if path not in read]
 
@@ -321,6 +346,8 @@ class Capture:
                 steady = not racy or self.contents.name(fd, before.st_size) == content
                 key = key_of(os.fstat(fd))
                 if steady and key == key_of(before):
+                    if may_be_written(fd):
+                        self._open_to_others[path] = before.st_ino
                     return Row(entry, key, racy)
                 if tries == READ_TRIES_MAX:
                     self._state("kept changing while it was read", path)
@@ -333,7 +360,8 @@ class Capture:
 
     def _closed_to_us(self, job: Job, folder_fd: int, path: bytes, error: OSError) -> Row | None:
         """A file that cannot be read. If it is the one that we knew, its content is still known."""
-        self._state("cannot be read", path, error)
+        what = "is not kept" if error.errno in NO_ROOM else "cannot be read"
+        self._state(what, path, error)
         if isinstance(error, PermissionError):
             self.closed.add(path)
         try:
@@ -355,7 +383,7 @@ class Capture:
             if not found:
                 return ()
             names = map(os.fsencode, found)
-            kept = sorted(name for name in names if name.startswith(KEPT_XATTRS))
+            kept = sorted(name for name in names if name.startswith(KEPT_ATTRIBUTES))
             return tuple((name, os.getxattr(file, name)) for name in kept)
         except OSError as error:
             if error.errno not in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENODATA):

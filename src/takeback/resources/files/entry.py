@@ -33,6 +33,10 @@ _KINDS = {
 }
 
 
+KEPT_ATTRIBUTES = (b"user.", b"system.posix_acl_", b"security.capability")
+"""Attributes that are part of a version. What a program may do is one of them: a copy of it may not."""
+
+
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One path as it was.
 

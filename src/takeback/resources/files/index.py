@@ -13,7 +13,7 @@ from takeback import caches
 from takeback.resources.files.deltas import Deltas
 from takeback.resources.files.tree import Folder
 
-MAGIC = b"takeback index 5\n"
+MAGIC = b"takeback index 6\n"
 
 
 class Index(msgspec.Struct, array_like=True):

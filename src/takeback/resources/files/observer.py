@@ -53,6 +53,8 @@ class Observer:
         self.tree = b""
         self._stated: dict[bytes, str] = {}
         self.linked: set[bytes] = set()
+        self._mapped: set[bytes] = set()
+        """Files that a program writes to in its memory, of which the watcher does not hear."""
         self._cache = cache
         self._capture = capture
         self._put = put
@@ -225,6 +227,7 @@ class Observer:
         for path in capture.looked_at:
             self._stated.pop(path, None)
         self._stated.update(capture.stated)
+        self._mapped = (self._mapped - capture.looked_at) | capture.mapped
         self.tree = self._deltas.store(self.known, self._touched, self._put)
         self._before = self._touched | self._before
         self._touched = {}
@@ -286,6 +289,9 @@ class Observer:
         """What the watcher does not say: a folder's own time, and writes through a name that nobody watches."""
         for names in dirty.values():
             names.add(b"")
+        for path in self._mapped:
+            folder, name = split(path)
+            dirty.setdefault(folder, set()).add(name)
         for path in self.linked:
             folder, name = split(path)
             if name not in dirty.get(folder, ()) and not self._is_untouched(folder, name, self.key(path)):

@@ -39,6 +39,8 @@ class Rescued(msgspec.Struct):
 
     interrupted: bool = False
     kept: Mapping[Target, str] = {}
+    written: Mapping[Target, str] = {}
+    """What was replaced, and is kept since a program goes on writing to it."""
 
     def is_half_done(self, was: Entry | None, now: Entry | None, goal: Entry | None) -> bool:
         """Whether this is what the rollback was making: only mode, attributes or times are missing.
@@ -57,7 +59,7 @@ def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Content
     staging = left_behind(place, rollback)
     if staging is None:
         return Rescued()
-    kept: dict[Target, str] = {}
+    kept, written = dict[Target, str](), dict[Target, str]()
     if staging.is_ready():
         paths = {swap.target: path_of_target(swap.target) for swap in swaps}
         for swap in swaps:
@@ -65,9 +67,11 @@ def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Content
             for name in (new_name(paths[swap.target]), old_name(paths[swap.target])):
                 if _looked_at(staging.fd, name, contents) not in (None, *known):
                     kept[swap.target] = _give_back(place, staging, name, paths[swap.target], known, contents)
+                elif why := staging.let_out_written(name, paths[swap.target]):
+                    written[swap.target] = why
     staging.close()
     staging.free()
-    return Rescued(True, kept)
+    return Rescued(True, kept, written)
 
 
 def calm(place: Place, known: Folder, tree: bytes, swaps: Sequence[Swap], get: Get) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.errors import CorruptionError
+from takeback.errors import CorruptionError, NoRoom
 from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
 from takeback.resources.files import deltas
 from takeback.resources.files.capture import Capture
@@ -34,16 +36,20 @@ from takeback.resources.files.entry import (
 )
 from takeback.resources.files.exclude import WORKFLOW_RULE
 from takeback.resources.files.foresight import foresee, merge_files
+from takeback.resources.files.links import File, Standing
 from takeback.resources.files.observer import Observer
 from takeback.resources.files.place import Place
 from takeback.resources.files.proof import unlike
 from takeback.resources.files.rescue import Rescued, calm, rescue
 from takeback.resources.files.restore import Restorer
+from takeback.resources.files.room import RESERVE_BYTES, Frugal, Reserve
 from takeback.resources.files.tree import entry_in
 from takeback.resources.files.work import Work
 
 NODES_KEPT = 4096
 NODE_PACKED_FROM_BYTES = 1024
+
+T = TypeVar("T")
 
 MARKED = faults.crash_point("files-marked")
 
@@ -68,7 +74,11 @@ class Files:
         generation: Callable[[], int],
         watching: bool,
         progress: Progress,
+        reserve: Reserve | None = None,
     ) -> None:
+        """`reserve` is what is given up where the disk is full."""
+        self._reserve = reserve
+        self._frugal: Frugal | None = None
         self._place = place = root if isinstance(root, Place) else Place(root)
         self._blobs = blobs
         self._contents = contents
@@ -83,7 +93,9 @@ class Files:
             place,
             doors,
             state / "files.index",
-            capture=lambda watcher: Capture(place, contents, excluded, claims, watcher, progress),
+            capture=lambda watcher: Capture(
+                place, self._frugal or contents, excluded, claims, watcher, progress
+            ),
             put=self._put,
             has=blobs.has,
             generation=generation,
@@ -97,18 +109,38 @@ class Files:
     def mark(self) -> Mark:
         """Look at the world, and keep it."""
         self._doors.recover()
-        with self._kept_or_forgotten():
-            evidence = self._observer.look()
-            self._blobs.sync()
+        evidence = self._looked(self._look_and_keep)
         faults.reach(MARKED)
         stated = (*self._stated, *self._claimed(), *self._observer.stated)
         return Mark(self.name, state_of(self._observer.tree), evidence, stated)
 
-    @contextmanager
-    def _kept_or_forgotten(self) -> Iterator[None]:
+    def _look_and_keep(self) -> str:
+        evidence = self._observer.look()
+        self._blobs.sync()
+        return evidence
+
+    def _looked(self, look: Callable[[], T]) -> T:
+        """What a look finds. On a full disk it is looked once more, and only what there is room for is kept."""
+        try:
+            found = self._kept_or_forgotten(look)
+        except NoRoom:
+            if self._reserve is None:
+                raise
+            self._reserve.release()
+            room = max(0, self._reserve.free() - RESERVE_BYTES // 2) // 2
+            self._frugal = Frugal(self._contents, self._blobs, room)
+            try:
+                return self._kept_or_forgotten(look)
+            finally:
+                self._frugal = None
+        if self._reserve is not None:
+            self._reserve.hold()
+        return found
+
+    def _kept_or_forgotten(self, look: Callable[[], T]) -> T:
         """What was interrupted, for whatever reason, is not believed: neither what was seen nor what was kept."""
         try:
-            yield
+            return look()
         except BaseException:
             self._observer.forget()
             raise
@@ -127,8 +159,8 @@ class Files:
         return {target: version_of(entry_in(self._observer.known, path)) for target, path in wanted.items()}
 
     def _look_again(self, paths: Iterable[bytes]) -> None:
-        with self._kept_or_forgotten():
-            self._observer.look_at(paths)
+        wanted = list(paths)
+        self._looked(lambda: self._observer.look_at(wanted))
 
     def changed_at(self, target: Target) -> int:
         """For a path that is gone, its folder tells."""
@@ -159,8 +191,7 @@ class Files:
 
     def audit(self) -> list[Finding]:
         """Read every file again and compare it with what is believed of it, whatever its times say."""
-        with self._kept_or_forgotten():
-            self._observer.look()
+        self._looked(self._observer.look)
         what = "its bytes changed although its size and times did not"
         paths = unlike(self._place, self._observer.known, self._contents, self._progress)
         return [Finding(text_of(path), what) for path in paths]
@@ -222,6 +253,9 @@ class Files:
         return ""
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
+        if self._reserve is not None:
+            # What comes next is written down before anything is removed.
+            self._reserve.release_if_tight()
         found = dict(foresee(self._observer.known, swaps, kept, self._blobs))
         for swap in swaps:
             if self._excluded(path_of_target(swap.target)):
@@ -232,9 +266,9 @@ class Files:
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
     ) -> Sequence[Swapped]:
         rescued = self._rescue(swaps, rollback)
-        if not fresh or rescued.interrupted:
-            # A write since the last look is noticed all the same: each exchange looks at what came out.
-            self._look_again(path_of_target(swap.target) for swap in swaps)
+        # Whatever their times say: a write through a mapping moves none. What is written after this look is noticed
+        # all the same, for each exchange looks at what came out.
+        self._look_again(path_of_target(swap.target) for swap in swaps)
         results: dict[Target, Swapped] = {}
         works: dict[Target, Work] = {}
         for swap in swaps:
@@ -262,13 +296,23 @@ class Files:
                 results[target] = Swapped(target, Did.CONFLICT, present, True, why)
         if works:
             batch = list(works.values())
-            others = self._standing(batch)
-            Restorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(batch)
+            self._restore(batch, rollback)
+            if late := [work for work in batch if work.lacks_room]:
+                # What was removed has made some.
+                for work in late:
+                    work.begin_again()
+                self._restore(late, rollback)
             results.update(self._verified(works, {swap.target: swap.goal for swap in swaps}))
         if not fresh and since is not None and self.keeps(since):
             self.mark()
             calm(self._place, self._observer.known, tree_of(since.state), swaps, self._get)
+        for target, why in rescued.written.items():
+            results[target] = msgspec.structs.replace(results[target], why=results[target].why or why)
         return [results[swap.target] for swap in swaps]
+
+    def _restore(self, works: list[Work], rollback: str) -> None:
+        others = self._standing(works)
+        Restorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(works)
 
     def _rescue(self, swaps: Sequence[Swap], rollback: str) -> Rescued:
         """What an earlier attempt left behind, before the folders that it had opened are closed again."""
@@ -280,16 +324,18 @@ class Files:
         finally:
             self._doors.recover()
 
-    def _standing(self, works: Sequence[Work]) -> dict[bytes, bytes]:
-        """For each group of links a member that is not being put back, and is as it should be."""
+    def _standing(self, works: Sequence[Work]) -> Standing:
+        """Names of files with several of them that are not being put back."""
         wanted = {work.goal.group: work.goal.id for work in works if work.goal}
         moving = {work.path for work in works}
-        found = {}
+        paths, files = dict[bytes, bytes](), dict[File, bytes]()
         for path in sorted(self._observer.linked - moving):
-            entry = entry_in(self._observer.known, path)
-            if entry is not None and wanted.get(entry.group, entry.id) == entry.id:
-                found[entry.group] = path
-        return found
+            entry, key = entry_in(self._observer.known, path), self._observer.key(path)
+            if entry is not None and key is not None:
+                files[key.dev, key.ino] = entry.group or b"/" + path
+                if wanted.get(entry.group, entry.id) == entry.id:
+                    paths[entry.group] = path
+        return Standing(paths, files)
 
     def _verified(
         self, works: Mapping[Target, Work], goals: Mapping[Target, Version]
@@ -316,6 +362,8 @@ class Files:
                 )
             elif not verified and not why:
                 why = _difference(present, goal)
+            elif verified and did is Did.REMOVED and work.present and work.present.kind == OPAQUE and not why:
+                why = "its content was never kept, so it cannot be brought back"
             results[target] = Swapped(target, did, now, verified, why)
         return results
 

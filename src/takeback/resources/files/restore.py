@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from takeback import faults
@@ -21,9 +21,10 @@ from takeback.errors import CorruptionError
 from takeback.ports import Contents, Progress
 from takeback.resources.files import linux
 from takeback.resources.files.doors import Doors
-from takeback.resources.files.entry import FOLDER, RESTORABLE, Entry, Key, key_of, split
-from takeback.resources.files.links import choose_links
-from takeback.resources.files.place import OpenFolders, Place
+from takeback.resources.files.entry import FILE, FOLDER, RESTORABLE, Entry, Key, key_of, split
+from takeback.resources.files.links import File, Standing, choose_links
+from takeback.resources.files.place import FILE_FLAGS, OpenFolders, Place
+from takeback.resources.files.room import NO_ROOM
 from takeback.resources.files.staging import Staging, dress, new_name, old_name
 from takeback.resources.files.work import Work, depth
 
@@ -47,7 +48,7 @@ class Restorer:
         place: Place,
         contents: Contents,
         rollback: str,
-        standing: Mapping[bytes, bytes],
+        standing: Standing,
         doors: Doors,
         progress: Progress,
     ) -> None:
@@ -59,6 +60,8 @@ class Restorer:
         self._doors = doors
         self._open = OpenFolders(place)
         self._before: dict[bytes, os.stat_result] = {}
+        self._dressed: set[File] = set()
+        """Files that stayed in their place and got another mode, time or attributes from us."""
 
     def run(self, works: list[Work]) -> None:
         """Put each path back; every work says afterwards what was done."""
@@ -81,7 +84,7 @@ class Restorer:
             self._sync_folders()
         finally:
             self._open.close()
-            staging.free()
+            staging.free(at_once=any(work.lacks_room for work in works))
         for work in works:
             if work.did is None:
                 work.did = Did.RESTORED if work.goal is not None else Did.REMOVED
@@ -141,7 +144,7 @@ class Restorer:
             return
         trash = old_name(work.path)
         linux.renameat2(fd, name, staging.fd, trash, linux.RENAME_NOREPLACE)
-        if not self._is_ours(staging.fd, trash, work.key):
+        if not self._is_still(staging, work, trash):
             self._give_back(staging, work, trash, fd, name)
 
     def _make_folders(self, works: list[Work]) -> None:
@@ -178,7 +181,7 @@ class Restorer:
                 return work.fail("somebody made it anew while it was being taken back", Did.CONFLICT)
         mine = key_of(os.stat(work.staged, dir_fd=staging.fd, follow_symlinks=False))
         linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_EXCHANGE)
-        if not self._is_ours(staging.fd, work.staged, work.key):
+        if not self._is_still(staging, work, work.staged):
             self._give_back(staging, work, work.staged, fd, name, mine)
 
     def _give_back(
@@ -202,17 +205,37 @@ class Restorer:
         work.fail(why, Did.CONFLICT)
 
     def _clear(self, staging: Staging, works: list[Work]) -> None:
-        """Throw away what was replaced, unless a program that had it open wrote to it meanwhile."""
+        """Throw away what was replaced, unless a program that has it open wrote to it meanwhile, or still can."""
         for work in _open(works):
             for name in _replaced(work):
                 try:
-                    if self._is_ours(staging.fd, name, work.key):
+                    if self._is_another_name(work.key):
                         staging.drop(name)
-                    else:
+                    elif not self._is_still(staging, work, name):
                         visible = staging.let_out(name, work.path)
                         work.why = f"a program was still writing to it; that is kept as {visible}"
+                    elif why := staging.let_out_written(name, work.path):
+                        work.why = why
+                    else:
+                        staging.drop(name)
                 except FileNotFoundError:
                     continue
+
+    def _is_still(self, staging: Staging, work: Work, name: bytes) -> bool:
+        """Whether what came out is what we meant to replace, also where somebody can write without moving a time."""
+        if not self._is_ours(staging.fd, name, work.key):
+            return False
+        if work.present is None or work.present.kind != FILE or not staging.writers.has(staging.fd, name):
+            return True
+        fd = os.open(name, FILE_FLAGS, dir_fd=staging.fd)
+        try:
+            return self.contents.name(fd, os.fstat(fd).st_size) == work.present.content
+        finally:
+            os.close(fd)
+
+    def _is_another_name(self, key: Key | None) -> bool:
+        """Whether a file that came out is still in its place under another name, where we have dressed it."""
+        return key is not None and (key.dev, key.ino) in self._dressed
 
     def _is_ours(self, fd: int, name: bytes, key: Key | None) -> bool:
         """Whether what came out is what we meant to replace. A rename changes no more than the ctime."""
@@ -226,21 +249,20 @@ class Restorer:
         )
 
     def _dress_in_place(self, works: list[Work]) -> None:
-        dressed: set[tuple[int, int]] = set()
         for work in _open(works):
             if work.in_place and work.goal is not None and work.goal.kind != FOLDER:
                 with _Blamed(work):
                     folder = split(work.path)[0]
-                    self._insist(folder, self._reach(folder), partial(self._dress_one, work, dressed))
+                    self._insist(folder, self._reach(folder), partial(self._dress_one, work))
 
-    def _dress_one(self, work: Work, dressed: set[tuple[int, int]], fd: int) -> None:
+    def _dress_one(self, work: Work, fd: int) -> None:
         if work.goal is None or work.key is None:
             return
         file, name = (work.key.dev, work.key.ino), split(work.path)[1]
         # Another name of a file that we have dressed already shows our own work, not somebody else's.
-        if file in dressed or self._is_ours(fd, name, work.key):
+        if file in self._dressed or self._is_ours(fd, name, work.key):
             dress(fd, name, work.goal)
-            dressed.add(file)
+            self._dressed.add(file)
         else:
             work.fail("it was changed while it was being taken back", Did.CONFLICT)
 
@@ -332,6 +354,7 @@ class _Blamed:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, OSError):
+            self.work.lacks_room = error.errno in NO_ROOM
             self.work.fail(_WORDS.get(error.errno or 0) or error.strerror or str(error))
         elif isinstance(error, CorruptionError):
             self.work.fail(error.message)

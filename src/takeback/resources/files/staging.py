@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
 
 from blake3 import blake3
 
@@ -18,8 +17,9 @@ from takeback import faults
 from takeback.core.codec import text_of
 from takeback.ports import Contents
 from takeback.resources.files import linux
-from takeback.resources.files.entry import FIFO, FILE, LINK, Entry, kind_of
+from takeback.resources.files.entry import FIFO, FILE, KEPT_ATTRIBUTES, LINK, Entry, kind_of
 from takeback.resources.files.place import FOLDER_FLAGS, Place
+from takeback.resources.files.writers import Writers, named
 
 FREED_LATER_MAX = 128
 FREED_AT_ONCE_MAX = 8
@@ -52,6 +52,7 @@ class Staging:
         self.foreign: set[bytes] = set()
         """What is in here and somebody else's: never thrown away."""
         self._freed: list[int] = []
+        self.writers = Writers()
         os.mkdir(self.name, 0o700, dir_fd=place.fd)
         self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
 
@@ -101,6 +102,14 @@ class Staging:
             return text_of(visible)
         raise OSError(errno.EEXIST, "there is no name left for a rescued file")
 
+    def let_out_written(self, name: bytes, path: bytes) -> str:
+        """Keep what a program has open, since all that it writes from now on goes there; says so, or nothing."""
+        if not self.writers.has(self.fd, name):
+            return ""
+        who = named(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_ino)
+        visible = self.let_out(name, path)
+        return f"{who} has it open for writing, and goes on writing to what is now {visible}"
+
     def drop(self, name: bytes) -> None:
         # As long as somebody has it open its room is not freed, which takes longer than all else that we do to it.
         if len(self._freed) < FREED_LATER_MAX:
@@ -110,10 +119,10 @@ class Staging:
         except IsADirectoryError:
             os.rmdir(name, dir_fd=self.fd)
 
-    def free(self) -> None:
-        """Free the room of what was thrown away, while others go on."""
+    def free(self, *, at_once: bool = False) -> None:
+        """Free the room of what was thrown away, while others go on unless they wait for it."""
         freed, self._freed = self._freed, []
-        if len(freed) <= FREED_AT_ONCE_MAX:
+        if at_once or len(freed) <= FREED_AT_ONCE_MAX:
             return _close(freed)
         try:
             threading.Thread(target=_close, args=(freed,), name="freeing room").start()
@@ -147,6 +156,7 @@ class LeftStaging(Staging):
         self.name = staging_name(rollback)
         self.foreign = set()
         self._freed = []
+        self.writers = Writers()
         self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
 
 
@@ -216,16 +226,19 @@ def _attributes(own: int | str, entry: Entry) -> None:
         if name not in wanted:
             os.removexattr(own, name)
     for name, value in wanted.items():
-        os.setxattr(own, name, value)
+        try:
+            os.setxattr(own, name, value)
+        except PermissionError:
+            # What a program may do is given by root alone. The rest comes back; the verdict tells the difference.
+            if not name.startswith(b"security."):
+                raise
 
 
-def _kept_attributes(own: int | str) -> Iterator[bytes]:
+def _kept_attributes(own: int | str) -> list[bytes]:
     try:
-        names = os.listxattr(own)
+        names = [os.fsencode(name) for name in os.listxattr(own)]
     except OSError as error:
         if error.errno == errno.ENOTSUP:
-            return
+            return []
         raise
-    yield from (
-        os.fsencode(name) for name in names if os.fsencode(name).startswith((b"user.", b"system.posix_acl_"))
-    )
+    return [name for name in names if name.startswith(KEPT_ATTRIBUTES)]

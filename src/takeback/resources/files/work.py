@@ -27,6 +27,7 @@ class Work(msgspec.Struct):
     apart: bool = False
     did: Did | None = None
     why: str = ""
+    lacks_room: bool = False
 
     @property
     def in_place(self) -> bool:
@@ -43,6 +44,10 @@ class Work(msgspec.Struct):
     @property
     def depth(self) -> int:
         return depth(self.path)
+
+    def begin_again(self) -> None:
+        self.did, self.why, self.lacks_room = None, "", False
+        self.staged, self.link_to, self.apart = b"", None, False
 
     def fail(self, why: str, did: Did = Did.FAILED) -> None:
         self.did, self.why = did, why

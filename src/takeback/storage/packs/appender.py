@@ -7,7 +7,6 @@ a frame to the log, which is not synced: whatever it lacks after a crash is foun
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from takeback import faults
 from takeback.errors import BackendError
 from takeback.storage.packs import catalog as catalogs
 from takeback.storage.packs import disk, index, log, recovery, zstd
+from takeback.storage.packs.blobs import NO_ROOM
 from takeback.storage.packs.index import Table
 from takeback.storage.packs.log import Frame, Pack
 from takeback.storage.packs.record import Record
@@ -23,7 +23,6 @@ from takeback.storage.packs.writer import PackWriter
 
 PACK_BYTES_MAX = 64 << 20
 LOG_ROWS_MAX = 1 << 14
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 PACK_SYNCED = faults.crash_point("pack-synced")
 PACK_SEALED = faults.crash_point("pack-sealed")

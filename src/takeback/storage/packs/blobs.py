@@ -6,6 +6,7 @@ both pass it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Protocol
@@ -13,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from takeback.core.codec import ALGORITHM
-from takeback.errors import BackendError, ContentGone, UsageError
+from takeback.errors import BackendError, ContentGone, NoRoom, UsageError
 from takeback.ports import Finding
 
 BLOB_BYTES_MAX = 1 << 30
@@ -47,8 +48,12 @@ def lost(digest: bytes) -> ContentGone:
     )
 
 
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+
+
 def not_written(error: OSError) -> BackendError:
-    return BackendError(
+    kind = NoRoom if error.errno in NO_ROOM else BackendError
+    return kind(
         f"content could not be stored ({error.strerror}); what was put since the last sync is forgotten",
         hint="make room on the disk (`takeback gc` removes what is not needed) and try again",
     )

@@ -16,8 +16,8 @@ from takeback import faults
 from takeback.ports import Finding, Progress, silent
 from takeback.storage.packs import catalog as catalogs
 from takeback.storage.packs import record, zstd
-from takeback.storage.packs.appender import NO_ROOM, Appender
-from takeback.storage.packs.blobs import KEEP_SHARE, Swept, text_name
+from takeback.storage.packs.appender import Appender
+from takeback.storage.packs.blobs import KEEP_SHARE, NO_ROOM, Swept, text_name
 from takeback.storage.packs.index import Place
 from takeback.storage.packs.log import Pack
 from takeback.storage.packs.packfile import PackFile
