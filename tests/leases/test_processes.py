@@ -18,6 +18,7 @@ from takeback.opening import open_workspace
 from takeback.storage.postgres.journal import PostgresJournal
 from takeback.storage.sqlite import SqliteJournal
 from tests.runs import kill
+from tests.world.settings import write
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 ROUNDS = 1000
@@ -83,7 +84,7 @@ def test_a_holder_that_is_killed_frees_it_at_once(tmp_path: Path) -> None:
 
 def prepared(folder: Path, settings: str = "") -> Path:
     (folder / "work").mkdir()
-    (folder / "work/takeback.toml").write_text(settings)
+    write(folder / "work", settings, folder / "state")
     return folder
 
 
