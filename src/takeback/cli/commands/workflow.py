@@ -12,10 +12,11 @@ from takeback.cli.session import Session, TakebackCommand, TakebackGroup
 from takeback.opening import find_root
 from takeback.storage.registry import Registry
 from takeback.workflows.checkpoints import Checkpoints
+from takeback.workflows.lines import log_line
 from takeback.workflows.owners import in_words
 from takeback.workflows.record import STATUSES
 from takeback.workflows.stale import report_data, report_lines, stale
-from takeback.workflows.tool import NOTHING, list_lines, owner, pretty, printable
+from takeback.workflows.tool import NOTHING, list_lines, meant, owner, pretty, printable, skipped_line
 from takeback.workflows.wake import wake as wake_all
 
 CHILD_FAILED = 4
@@ -41,7 +42,7 @@ class WakeCommand(TakebackCommand):
     allow_interspersed_args = False
 
 
-_id = click.option("--workflow", "id", required=True, metavar="ID", help="Which workflow")
+_id = click.option("--workflow", "id", metavar="ID", help="Which workflow, if several are unfinished")
 _owner = click.option(
     "--owner-pid",
     type=int,
@@ -74,10 +75,10 @@ def command() -> None:
 
 
 @command.command("start", cls=StartCommand)
-@_id
-@click.option("--agent", required=True, metavar="NAME", help="Who does it")
-@click.option("--step", required=True, help="The first step")
-@click.option("--idempotency", required=True, metavar="KEY", help="Stands for this one piece of work")
+@click.option("--workflow", "id", required=True, metavar="ID", help="Which workflow")
+@click.option("--agent", metavar="NAME", help="Who does it; else who works here")
+@click.option("--step", help="The first step; else the first that remains")
+@click.option("--idempotency", metavar="KEY", help="Stands for this one piece of work; else the id does")
 @click.option("--remaining", multiple=True, metavar="STEP...", help="The steps after it, in their order")
 @click.option("--handoff", metavar="AGENT", help="Who is to go on with it")
 @click.option("--notes", default="", help="For whoever goes on; no secrets")
@@ -92,7 +93,7 @@ def start(
     session: Session,
     /,
     id: str,
-    idempotency: str,
+    idempotency: str | None,
     remaining: tuple[str, ...],
     owner_pid: int | None,
     **rest: Any,
@@ -116,10 +117,14 @@ def start(
 @click.option("--notes", help="For whoever goes on; no secrets")
 @_owner
 @click.pass_obj
-def update(session: Session, /, id: str, **rest: Any) -> None:
-    """Write down how far it is, and renew the lease"""
+def update(session: Session, /, id: str | None, owner_pid: int | None, **rest: Any) -> None:
+    """Write down how far it is, and renew the lease
+
+    Without --workflow the one is meant that this session holds, or the only one that is unfinished.
+    """
     with _checkpoints() as checkpoints:
-        _show(session, checkpoints.update(id, **rest))
+        chosen = meant(checkpoints, id, owner_pid)
+        _show(session, checkpoints.update(chosen, owner_pid=owner_pid, **rest))
 
 
 @command.command("resume", cls=TakebackCommand)
@@ -149,14 +154,20 @@ def resume(
 @command.command("complete", cls=TakebackCommand)
 @_id
 @_owner
+@click.option("--force", is_flag=True, help="End it although steps were never done; they stay in the file")
 @click.pass_obj
-def complete(session: Session, id: str, owner_pid: int | None) -> None:
+def complete(session: Session, id: str | None, owner_pid: int | None, force: bool) -> None:
     """Say that it is done, and release the lock
 
-    The file stays until it has expired and is pruned, so that its key is known that long.
+    At the last step, that step is done with it; where other steps were never done it is refused. The file stays until
+    it has expired and is pruned, or until the monitor removes it, so that its key is known that long.
     """
     with _checkpoints() as checkpoints:
-        _show(session, checkpoints.complete(id, owner_pid=owner_pid))
+        chosen = meant(checkpoints, id, owner_pid)
+        record = checkpoints.complete(chosen, owner_pid=owner_pid, force=force)
+    if line := skipped_line(record):
+        _warn(line)
+    _show(session, record)
 
 
 @command.command("list", cls=TakebackCommand)
@@ -188,17 +199,21 @@ def list_all(session: Session) -> None:
 @click.option(
     "--stale-min", type=click.FloatRange(0), default=10, show_default=True, help="Minutes without an update"
 )
+@click.option("--log", metavar="FILE", help="Also add what was found to this file, one line a look")
 @click.pass_obj
 @click.pass_context
-def check(ctx: click.Context, session: Session, stale_min: float) -> None:
+def check(ctx: click.Context, session: Session, stale_min: float, log: str | None) -> None:
     """Name unfinished workflows that are stale
 
     Prints OK and exits with 0, or ALERT and exits with 1.
     """
     with _checkpoints() as checkpoints:
         findings = stale(checkpoints, stale_min)
+    data = report_data(findings, stale_min)
+    if log:
+        log_line(log, data)
     if session.json:
-        session.data(report_data(findings, stale_min))
+        session.data(data)
     else:
         session.line(printable("\n".join(report_lines(findings, stale_min))))
     ctx.exit(1 if findings else 0)
