@@ -230,7 +230,7 @@ SCHEMA = "1.0"
 DAY_S = 86_400.0
 TTL_DAYS_MAX = 3_650
 ID_BYTES_MAX = 200
-STEPS_SHOWN = 10
+NAMES_SHOWN = 10
 STATUSES = ("in_progress", "blocked", "done", "failed")
 UNFINISHED = ("in_progress", "blocked")
 HASH = "checkpointHash"
@@ -438,10 +438,10 @@ def advanced(
     return sealed(after, now_s)
 
 
-def some(steps: list[str]) -> str:
-    """The names of steps, for a sentence."""
-    more = f" and {len(steps) - STEPS_SHOWN:,} more" if len(steps) > STEPS_SHOWN else ""
-    return ", ".join(steps[:STEPS_SHOWN]) + more
+def some(names: list[str]) -> str:
+    """These names, for a sentence."""
+    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
 
 
 def undone(record: dict[str, Any]) -> list[str]:
@@ -457,7 +457,7 @@ def _end_steps(record: dict[str, Any], *, force: bool) -> None:
         raise ConflictError(
             f"{some(left)} of {record['workflowId']} {'was' if len(left) == 1 else 'were'} never done; "
             "nothing was changed",
-            hint="`update --complete STEP` after each; `complete --force` ends it all the same and keeps them in the file",
+            hint="`update --complete STEP` after each; `complete --force` ends it and keeps them in the file",
         )
     if left == [record["currentStep"]]:
         record["completedSteps"] = [*record["completedSteps"], *left]
@@ -471,6 +471,14 @@ def is_unfinished(record: dict[str, Any]) -> bool:
 
 def is_expired(record: dict[str, Any], now_s: float) -> bool:
     return seconds(record["expiresAt"]) <= now_s
+
+
+def is_over(record: dict[str, Any], now_s: float, keep_days: float | None) -> bool:
+    """Whether it may be cleaned up: it has expired; or, with `keep_days`, was finished or expired so long ago."""
+    if keep_days is None:
+        return is_expired(record, now_s)
+    since = "expiresAt" if is_unfinished(record) else "updatedAt"
+    return seconds(record[since]) + keep_days * DAY_S <= now_s
 
 
 # --- workflows/guard ---
@@ -1029,7 +1037,11 @@ class Checkpoints:
     def meant(self, owner_pid: int) -> str:
         """The workflow that is meant where none is named: that of this session, or the only unfinished one."""
         token = os.environ.get(TOKEN_VARIABLE, "")
-        found = [e for e in self.entries() if e.record and is_unfinished(e.record) and not self.has_expired(e.record)]
+        found = [
+            e
+            for e in self.entries()
+            if e.record and is_unfinished(e.record) and not self.has_expired(e.record)
+        ]
         holders = [self.holder(entry) for entry in found]
         woken = [e for e, h in zip(found, holders, strict=True) if h and _is_for(h, None, token)]
         mine = [e for e, h in zip(found, holders, strict=True) if h and _is_for(h, owner_pid, token)]
@@ -1041,7 +1053,7 @@ class Checkpoints:
             )
         if len(chosen) > 1:
             raise UsageError(
-                f"several workflows are unfinished: {', '.join(sorted(entry.id for entry in chosen))}; nothing was done",
+                f"several workflows are unfinished: {some(sorted(e.id for e in chosen))}; nothing was done",
                 hint="say which with --workflow",
             )
         if not mine and (holder := self.holder(chosen[0])):
@@ -1226,8 +1238,10 @@ class Checkpoints:
                 raise LeaseLost(f"{workflow} is no longer held here; nothing was changed")
             self._hold(entry, pid, holder)
 
-    def prune(self, *, dry_run: bool = False) -> list[tuple[str, str]]:
+    def prune(self, *, dry_run: bool = False, keep_days: float | None = None) -> list[tuple[str, str]]:
         """Clean up what has expired and is held by nobody. Says what was done to each: removed, or set aside.
+
+        With `keep_days`, what has been finished or expired for longer than that.
 
         Unfinished work is set aside for 30 days more before it goes: a clock that runs ahead for a day must not
         cost anybody their work. What cannot be read is never touched.
@@ -1235,16 +1249,16 @@ class Checkpoints:
         if not self._places.folders():
             return []
         if dry_run:
-            return list(self._prune(dry_run=True))
+            return list(self._prune(keep_days, dry_run=True))
         with self._alone():
-            return list(self._prune(dry_run=False))
+            return list(self._prune(keep_days, dry_run=False))
 
     # How
 
-    def _prune(self, *, dry_run: bool) -> Iterator[tuple[str, str]]:
+    def _prune(self, keep_days: float | None, *, dry_run: bool) -> Iterator[tuple[str, str]]:
         now_s = self._clock()
         for entry in self.entries():
-            if entry.record is None or not is_expired(entry.record, now_s) or self.holder(entry):
+            if entry.record is None or not is_over(entry.record, now_s, keep_days) or self.holder(entry):
                 continue
             unfinished = is_unfinished(entry.record)
             if not dry_run and unfinished:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import pytest
 from tests.cli.conftest import Call
 from tests.world.cli import Result
 
-from .helpers import SELFCHECK, TOOL, dead, living, place, read, record, rewrite, run
+from .helpers import SELFCHECK, TOOL, living, read, rewrite, run
 
 Type = Callable[..., Result]
 """Type a command: `start`, `update` and so on, with its words."""

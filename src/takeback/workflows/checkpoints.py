@@ -34,9 +34,11 @@ from takeback.workflows.record import (
     advanced,
     encoded,
     is_expired,
+    is_over,
     is_unfinished,
     new_record,
     safe_name,
+    some,
 )
 
 GUARD = ".lock"
@@ -106,7 +108,7 @@ class Checkpoints:
             )
         if len(chosen) > 1:
             raise UsageError(
-                f"several workflows are unfinished: {', '.join(sorted(entry.id for entry in chosen))}; nothing was done",
+                f"several workflows are unfinished: {some(sorted(e.id for e in chosen))}; nothing was done",
                 hint="say which with --workflow",
             )
         if not mine and (holder := self.holder(chosen[0])):
@@ -291,8 +293,10 @@ class Checkpoints:
                 raise LeaseLost(f"{workflow} is no longer held here; nothing was changed")
             self._hold(entry, pid, holder)
 
-    def prune(self, *, dry_run: bool = False) -> list[tuple[str, str]]:
+    def prune(self, *, dry_run: bool = False, keep_days: float | None = None) -> list[tuple[str, str]]:
         """Clean up what has expired and is held by nobody. Says what was done to each: removed, or set aside.
+
+        With `keep_days`, what has been finished or expired for longer than that.
 
         Unfinished work is set aside for 30 days more before it goes: a clock that runs ahead for a day must not
         cost anybody their work. What cannot be read is never touched.
@@ -300,16 +304,16 @@ class Checkpoints:
         if not self._places.folders():
             return []
         if dry_run:
-            return list(self._prune(dry_run=True))
+            return list(self._prune(keep_days, dry_run=True))
         with self._alone():
-            return list(self._prune(dry_run=False))
+            return list(self._prune(keep_days, dry_run=False))
 
     # How
 
-    def _prune(self, *, dry_run: bool) -> Iterator[tuple[str, str]]:
+    def _prune(self, keep_days: float | None, *, dry_run: bool) -> Iterator[tuple[str, str]]:
         now_s = self._clock()
         for entry in self.entries():
-            if entry.record is None or not is_expired(entry.record, now_s) or self.holder(entry):
+            if entry.record is None or not is_over(entry.record, now_s, keep_days) or self.holder(entry):
                 continue
             unfinished = is_unfinished(entry.record)
             if not dry_run and unfinished:

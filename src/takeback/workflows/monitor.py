@@ -1,4 +1,4 @@
-"""Watching without a model: one look, and an alert for each stale state, once.
+"""Watching without a model: one look, an alert for each stale state, once, and what is long over is cleaned up.
 
 What was told to whom stands in a file, written after each delivery. So a notifier that fails is tried again at
 the next look, and one that was reached is left in peace until the workflow moves and is stale again.
@@ -20,6 +20,7 @@ from takeback.workflows.notify import send, shown
 from takeback.workflows.stale import report_lines, stale
 
 SETTINGS, TOLD, LOG, GUARD = "settings.json", "told.json", "monitor.log", ".lock"
+KEEP_DAYS = 7.0
 
 
 class Monitor:
@@ -32,7 +33,13 @@ class Monitor:
 
     def settings(self) -> dict[str, Any]:
         found = self._read(SETTINGS)
-        return {"staleMin": 10.0, "everyMin": 10, "notify": [], "scheduler": ""} | found
+        return {
+            "staleMin": 10.0,
+            "everyMin": 10,
+            "notify": [],
+            "scheduler": "",
+            "keepDays": KEEP_DAYS,
+        } | found
 
     def configure(self, settings: dict[str, Any]) -> None:
         self._write(SETTINGS, {"root": str(self.root), **settings})
@@ -61,8 +68,11 @@ class Monitor:
 
     def _look(self) -> tuple[list[dict[str, Any]], list[str]]:
         settings = self.settings()
-        with Checkpoints(str(self.root)) as checkpoints:
+        with Checkpoints(str(self.root), self._clock) as checkpoints:
+            cleaned = checkpoints.prune(keep_days=settings["keepDays"])
             findings = stale(checkpoints, settings["staleMin"], self._clock())
+        for path, did in cleaned:
+            self._log("cleaned", path=path, did=did)
         present = {_key(finding): finding for finding in findings}
         told = {key: names for key, names in self._read(TOLD).items() if key in present}
         failures = []

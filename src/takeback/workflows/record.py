@@ -17,7 +17,7 @@ SCHEMA = "1.0"
 DAY_S = 86_400.0
 TTL_DAYS_MAX = 3_650
 ID_BYTES_MAX = 200
-STEPS_SHOWN = 10
+NAMES_SHOWN = 10
 STATUSES = ("in_progress", "blocked", "done", "failed")
 UNFINISHED = ("in_progress", "blocked")
 HASH = "checkpointHash"
@@ -225,10 +225,10 @@ def advanced(
     return sealed(after, now_s)
 
 
-def some(steps: list[str]) -> str:
-    """The names of steps, for a sentence."""
-    more = f" and {len(steps) - STEPS_SHOWN:,} more" if len(steps) > STEPS_SHOWN else ""
-    return ", ".join(steps[:STEPS_SHOWN]) + more
+def some(names: list[str]) -> str:
+    """These names, for a sentence."""
+    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
 
 
 def undone(record: dict[str, Any]) -> list[str]:
@@ -244,7 +244,7 @@ def _end_steps(record: dict[str, Any], *, force: bool) -> None:
         raise ConflictError(
             f"{some(left)} of {record['workflowId']} {'was' if len(left) == 1 else 'were'} never done; "
             "nothing was changed",
-            hint="`update --complete STEP` after each; `complete --force` ends it all the same and keeps them in the file",
+            hint="`update --complete STEP` after each; `complete --force` ends it and keeps them in the file",
         )
     if left == [record["currentStep"]]:
         record["completedSteps"] = [*record["completedSteps"], *left]
@@ -258,3 +258,11 @@ def is_unfinished(record: dict[str, Any]) -> bool:
 
 def is_expired(record: dict[str, Any], now_s: float) -> bool:
     return seconds(record["expiresAt"]) <= now_s
+
+
+def is_over(record: dict[str, Any], now_s: float, keep_days: float | None) -> bool:
+    """Whether it may be cleaned up: it has expired; or, with `keep_days`, was finished or expired so long ago."""
+    if keep_days is None:
+        return is_expired(record, now_s)
+    since = "expiresAt" if is_unfinished(record) else "updatedAt"
+    return seconds(record[since]) + keep_days * DAY_S <= now_s

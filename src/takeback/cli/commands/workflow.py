@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import click
 
 from takeback import config
-from takeback.cli.session import Session, TakebackCommand, TakebackGroup
+from takeback.cli.scheduling import (
+    absolute,
+    every_option,
+    kind_of,
+    linger_option,
+    lingering_lines,
+    print_option,
+    scheduled,
+    scheduler_option,
+    texts_of,
+)
+from takeback.cli.session import Session, TakebackCommand, TakebackGroup, plural
+from takeback.errors import UsageError
 from takeback.opening import find_root
 from takeback.storage.registry import Registry
 from takeback.workflows.checkpoints import Checkpoints
 from takeback.workflows.lines import log_line
 from takeback.workflows.owners import in_words
 from takeback.workflows.record import STATUSES
+from takeback.workflows.schedules import NAMES, Schedule
 from takeback.workflows.stale import report_data, report_lines, stale
 from takeback.workflows.tool import NOTHING, list_lines, meant, owner, pretty, printable, skipped_line
 from takeback.workflows.wake import wake as wake_all
 
 CHILD_FAILED = 4
+FIRST_MIN = 1
+"""So many minutes after a start of the machine, work goes on."""
 
 
 class StartCommand(TakebackCommand):
@@ -241,15 +257,38 @@ def prune(session: Session, dry_run: bool) -> None:
 
 @command.command("wake", cls=WakeCommand)
 @click.option("--agent", metavar="NAME", help="Only those of this agent, or handed to it")
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option(
+    "--install", is_flag=True, help="Let the host's scheduler do it, after a start and every 10 minutes"
+)
+@click.option("--uninstall", is_flag=True, help="Take it out of the scheduler")
+@scheduler_option
+@every_option
+@linger_option
+@print_option
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
 @click.pass_context
-def wake(ctx: click.Context, session: Session, agent: str | None, words: tuple[str, ...]) -> None:
+def wake(
+    ctx: click.Context,
+    session: Session,
+    /,
+    agent: str | None,
+    words: tuple[str, ...],
+    install: bool,
+    uninstall: bool,
+    **how: Any,
+) -> None:
     """Run a command once for each unfinished workflow that nobody holds
 
     The command holds the lock while it runs, and finds the workflow's id in TAKEBACK_WORKFLOW and its file in
     TAKEBACK_CHECKPOINT. Exits with 4 if one of the commands failed.
     """
+    if uninstall:
+        return _remove_wake(session)
+    if not words:
+        raise UsageError("wake needs a command; nothing was done", hint="takeback workflow wake -- COMMAND")
+    if install:
+        return _install_wake(session, agent, words, **how)
     with _checkpoints() as checkpoints:
         done = wake_all(checkpoints, words, agent=agent, skipped=_warn)
     if session.json:
@@ -261,3 +300,58 @@ def wake(ctx: click.Context, session: Session, agent: str | None, words: tuple[s
         for id, code in done:
             click.echo(f"{printable(id)}: exit code {code}", err=True)
     ctx.exit(CHILD_FAILED if any(code for _, code in done) else 0)
+
+
+def _install_wake(
+    session: Session,
+    agent: str | None,
+    words: tuple[str, ...],
+    scheduler: str,
+    every_min: int,
+    linger: bool,
+    only_print: bool,
+) -> None:
+    kind = kind_of(scheduler)
+    chosen = ["--agent", agent] if agent else []
+    # What a user can start, the command can start, too: a scheduler's own PATH is short.
+    made = scheduled(
+        "wake",
+        kind,
+        ["workflow", "wake", *chosen, "--", *absolute(words)],
+        every_min,
+        path=config.search_path(),
+        first_min=FIRST_MIN,
+    )
+    texts = texts_of(made)
+    if not only_print:
+        for before in _wakes():
+            before.remove()
+        made.install()
+        if linger:
+            made.linger()
+    if session.json:
+        shown = {"scheduler": kind, "installed": not only_print, "files": texts}
+        return session.data(shown if only_print else {**shown, "lingers": made.lingers()})
+    if only_print:
+        return session.line("\n".join(f"# {path}\n{text}" for path, text in texts.items()))
+    often = f"after a start of the machine and every {plural(every_min, 'minute')}"
+    session.line(f"{kind} runs {shlex.join(words)} for each workflow that nobody holds, {often}.")
+    session.line("  take it out  takeback workflow wake --uninstall")
+    for line in lingering_lines(made, "takeback workflow wake --install"):
+        session.line(line)
+
+
+def _remove_wake(session: Session) -> None:
+    found = _wakes()
+    for made in found:
+        made.remove()
+    kinds = [made.kind for made in found]
+    if session.json:
+        return session.data({"removed": bool(kinds), "scheduler": kinds[0] if kinds else None})
+    session.line(f"Removed from {', '.join(kinds)}." if kinds else "It is not installed for this workspace.")
+
+
+def _wakes() -> list[Schedule]:
+    """Where it is installed, in whatever scheduler."""
+    every = [scheduled("wake", kind, ["workflow", "wake"]) for kind in NAMES]
+    return [made for made in every if made.is_usable() and made.is_installed()]
