@@ -391,7 +391,7 @@ class Assembly:
         self.ledger.refuse_elsewhere()
         with self.lock.held():
             history = self.history
-            if not history.open_runs() and not history.open_actions():
+            if not history.open_runs() and not history.has_unended:
                 return
             if finished := self.rollbacks.finish():
                 self.notices.append(f"finished the {finished.kind} that was cut short. {finished}")

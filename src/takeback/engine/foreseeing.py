@@ -90,7 +90,7 @@ def reached(judged: Judgement) -> list[Reached]:
 def written(judged: Judgement, reach: str = "") -> list[Reached]:
     """The paths that a command says it writes; all, or those so far away."""
     return [
-        Reached(t.path, t.really, somewhere=not t.exact, names=t.names, deletes=t.deletes)
+        Reached(t.path, t.really, somewhere=not t.exact, names=t.names, deletes=t.deletes, makes=t.makes)
         for t in judged.touched
         if reach in ("", t.reach)
     ]

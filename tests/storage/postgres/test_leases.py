@@ -86,6 +86,4 @@ def test_killed_at_every_place(server: Server, tmp_path: Path, point: str) -> No
 def test_a_clock_that_jumps_frees_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Callable[..., None]
 ) -> None:
-    if not test_clock.FAKETIME:
-        pytest.skip("not on this platform: there is no faketime")
     how(test_processes.prepared(tmp_path, SETTINGS), monkeypatch)

@@ -126,8 +126,7 @@ def _record(
     """Write down what the command did, say it, and take it back if that was asked for."""
     tracker = workspace.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
-    lives_on = bool(tracker.living(id))
-    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, lives_on=lives_on)
+    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why)
     tracker.life.end(id)
     report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
     if session.json:

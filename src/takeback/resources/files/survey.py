@@ -16,6 +16,7 @@ import msgspec
 
 from takeback.core.codec import text_of
 from takeback.ports import Reached, Survey
+from takeback.resources.files.view import KIN
 
 FILES_MAX, BYTES_MAX = 10_000, 256 << 20
 NAMES_MAX = 1_000
@@ -85,7 +86,7 @@ class Surveyor:
             self._refuse(place)
         if _is_let_pass(reached):
             raise Refused("which of the files in it are written is not known")
-        return left.take(places)
+        return left.take([place for place in places if not place.endswith(KIN)])
 
     def _places(self, reached: Reached) -> Iterator[tuple[bytes, list[bytes]]]:
         """Where a path really is, outside the workspace; or all that a wildcard may mean."""
@@ -94,7 +95,10 @@ class Surveyor:
         if reached.names is not None:
             start = os.fsencode(reached.names)
             every = dict.fromkeys(place for found in _beginning(behind, start) for place in _both(found))
-            yield os.path.join(behind, start + b"*"), [place for place in every if not self._is_known(place)]
+            places = [place for place in every if not self._is_known(place)]
+            if reached.makes and not self._is_known(behind):
+                places.append(_kin(behind, start))
+            yield os.path.join(behind, start + b"*"), places
             return
         folder, name = os.path.split(path)
         itself = os.path.join(os.path.realpath(folder), name)
@@ -112,10 +116,11 @@ class Surveyor:
     def _refuse(self, place: bytes) -> None:
         if not self._limits.capture:
             raise Refused("takeback.toml says that nothing outside is")
-        if _is_below(self._root, place):
+        if _holds(place, self._root):
             raise Refused("the workspace itself lies in it")
-        if _is_below(self._own, place) or _is_below(place, self._own):
+        if _holds(place, self._own) or _is_below(place, self._own):
             raise Refused("Takeback keeps its own state there")
+        place = place.removesuffix(KIN)
         if _is_machine(place) or place == b"/":
             raise Refused("it is no ordinary folder or file")
         if not os.access(os.path.dirname(place), os.R_OK | os.X_OK):
@@ -207,6 +212,11 @@ def _beginning(folder: bytes, start: bytes) -> list[bytes]:
         return [folder]
 
 
+def _kin(folder: bytes, start: bytes) -> bytes:
+    """The place that is every name in a folder that begins so; where the folder is not there yet, that."""
+    return os.path.join(folder, start) + KIN if os.path.isdir(folder) else _first_missing(folder)
+
+
 def _both(place: bytes) -> list[bytes]:
     """A path itself, and where it leads if it is a link."""
     return [place, os.path.realpath(place)] if os.path.islink(place) else [place]
@@ -223,8 +233,14 @@ def _is_in(path: bytes, places: Container[bytes]) -> bool:
 
 def _is_let_pass(reached: Reached) -> bool:
     """Whether something is put into a folder that all users share, such as /tmp: that is said, and no more."""
-    somewhere = reached.somewhere and reached.names is None and not reached.deletes
+    anywhere = reached.names is None or (reached.makes and not reached.names)
+    somewhere = reached.somewhere and anywhere and not reached.deletes
     return somewhere and _is_shared(os.fsencode(reached.really or reached.path))
+
+
+def _holds(place: bytes, path: bytes) -> bool:
+    """Whether a path is a place, or in it."""
+    return path.startswith(place.removesuffix(KIN)) if place.endswith(KIN) else _is_below(path, place)
 
 
 def _is_below(path: bytes, top: bytes) -> bool:
