@@ -225,6 +225,8 @@ class Swap(msgspec.Struct, frozen=True):
     goal: Version
     choice: OnConflict = OnConflict.STOP
     """What to do about parts of the target, rows of a database, that somebody else has changed."""
+    shares_place: bool = False
+    """Whether another resource writes to the same place in the same plan: an empty file that became a database."""
 
 
 class Swapped(msgspec.Struct, frozen=True):
