@@ -392,6 +392,12 @@ class Tracker:
         action = self.ledger.history.actions[action_id]
         return sorted(self._found(action, processes.Table()))
 
+    def in_background(self) -> list[int]:
+        """All processes that actions left behind and that still live."""
+        left = [action for action in self.ledger.history.open_actions(Life.BACKGROUND) if action.processes]
+        table = processes.Table() if left else None
+        return sorted({pid for action in left if table for pid in self._found(action, table)})
+
     def _leaves(self, action: Action) -> tuple[e.Process, ...]:
         """The processes that an action leaves behind when its command has ended."""
         if self.is_left_behind(action.id) or not getattr(action.began, "brand", 0):
