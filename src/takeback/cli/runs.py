@@ -49,6 +49,11 @@ def doubtful(history: History, run: Run) -> list[Action]:
     return [action for action in calls_of(history, run) if in_doubt(history, action)]
 
 
+def way_to_settle(id: str) -> str:
+    """How a human says whether a call in doubt happened."""
+    return f"takeback settle {id} --happened   or   --did-not"
+
+
 def steps_done(history: History, run: Run) -> list[Step]:
     """The steps that are done and still stand."""
     return [s for s in run.steps.values() if s.life is Life.DONE and stands(history, s)]

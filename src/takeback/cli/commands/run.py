@@ -67,7 +67,7 @@ def command(
     A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
     Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it.
     """
-    with session.protect() as workspace:
+    with session.protect(asking=True) as workspace:
         workspace.recover()
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
@@ -97,7 +97,7 @@ def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -
     if workspace.locks.refuses:
         raise RefusedError(
             f"{called} was refused: {lock_guard.told(found)}. It was not started",
-            hint=f"wait, or, if nobody works on it any more: takeback locks release {found[0].lease.name}",
+            hint=workspace.locks.how(found),
         )
     return [f"takeback: {lock_guard.told(found)}"]
 
