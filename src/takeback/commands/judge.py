@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from takeback.commands import programs, shell
+from takeback.commands.evaluation import Evaluated, Evaluation
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
 from takeback.commands.links import links_made, through
 from takeback.commands.paths import Ground, normal, place, shown
@@ -18,6 +20,10 @@ from takeback.commands.words import HERE, HOLE, HOME, WILD, is_known
 
 NESTED_MAX = 8
 FOLDERS_MAX = 8
+WORDS_MAX = 20_000
+"""Of all commands of a line, counted as often as each is judged: this many take about a second."""
+SHOWN_MAX = 1000
+"""Characters of a command that a reason repeats."""
 
 _WHERE = {
     Reach.RESTORABLE: "in the workspace",
@@ -64,15 +70,22 @@ class _Walk:
         self._ground = ground
         self._nested = nested
         self._functions: set[str] = set()
-        self._reasons: list[Reason] = []
+        self._reasons: dict[Reason, None] = {}
+        self._typed: tuple[Sequence[str], str] = (), ""
+        self._left = WORDS_MAX
         self._touched: dict[Touched, None] = {}
         self._background = False
+        self._evaluation = Evaluation()
         self._links: dict[str, str] = {}
         """The symbolic links that the line makes, and where each leads."""
 
     def judgement(self) -> Judgement:
-        reach = worst(reason.reach for reason in self._reasons)
-        return Judgement(reach, tuple(self._reasons), tuple(self._touched), self._background)
+        reasons = tuple(self._reasons)
+        if self._evaluation.runs_something():
+            why = "it evaluates a text, and that may run something"
+            reasons += (Reason(Reach.UNKNOWN, "", "(shell)", why),)
+        reach = worst(reason.reach for reason in reasons)
+        return Judgement(reach, reasons, tuple(self._touched), self._background)
 
     # The parts of a line
 
@@ -80,8 +93,12 @@ class _Walk:
         match part:
             case Simple():
                 return self.simple(part, folders, feeder)
-            case Doubt(why):
-                self.say(Reach.UNKNOWN, (), "(shell)", why)
+            case Doubt(why, limit):
+                self._doubt((), why, limit=limit)
+                return _After(folders, folders)
+            case Evaluated():
+                self._evaluation.add(part)
+                self._sets(part.hidden)
                 return _After(folders, folders)
             case Block(kind=shell.AND) | Block(kind=shell.OR):
                 return self._joined(part, folders)
@@ -132,12 +149,8 @@ class _Walk:
 
     def simple(self, simple: Simple, folders: Folders, feeder: Part | None) -> _After:
         self._in_order(simple.inside, folders)
-        for name in filter(changes_behaviour, simple.assigned):
-            if name == "IFS" and simple.words[:1] == ("read",):
-                continue  # how lines are read
-            self.say(
-                Reach.UNKNOWN, (f"{name}=…",), "(variable)", f"{name} may make other programs of what follows"
-            )
+        # IFS before `read` says how lines are read.
+        self._sets(name for name in simple.assigned if name != "IFS" or simple.words[:1] != ("read",))
         for redirect in simple.redirects:
             if redirect.writes:
                 self.touch(redirect.path, folders, ("redirection", ">", redirect.path), "(redirection)")
@@ -150,7 +163,19 @@ class _Walk:
         self._program(simple.words, folders, _stdin(simple, feeder))
         return _After(folders, folders)
 
+    def _sets(self, names: Iterable[str]) -> None:
+        """Variables are set."""
+        for name in names:
+            if not is_known(name):
+                self.say(Reach.UNKNOWN, (), "(variable)", "which variable it sets is not known")
+            elif changes_behaviour(name):
+                why = f"{name} may make other programs of what follows"
+                self.say(Reach.UNKNOWN, (f"{name}=…",), "(variable)", why)
+
     def _program(self, words: Sequence[str], folders: Folders, stdin: str | None) -> None:
+        if not self._goes_on_reading(1 + len(words)):
+            return
+        self._evaluation.given_words(word for word in words if re.match(r"[A-Za-z_]\w*=", word))
         programs.judge(self, tuple(words), folders, stdin)
         for folder in folders:
             self._links |= links_made(self._ground, words, folder)
@@ -159,8 +184,10 @@ class _Walk:
 
     def say(self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "") -> None:
         if reach is not Reach.NONE:
-            command = " ".join(shlex.quote(shown(word)) for word in words)
-            self._reasons.append(Reason(reach, command, rule, why, back))
+            if words is not self._typed[0]:
+                # One command may be the reason for as many paths as it has words.
+                self._typed = words, _as_typed(words)
+            self._reasons[Reason(reach, self._typed[1], rule, why, back)] = None
 
     def touch(
         self,
@@ -173,6 +200,8 @@ class _Walk:
         somewhere: bool = False,
     ) -> None:
         """A path is written or deleted."""
+        if not self._goes_on_reading(1 + len(self._links) // 8):
+            return
         for folder in folders:
             found = place(self._ground, word, folder, deletes=deletes)
             if found is None:
@@ -200,6 +229,7 @@ class _Walk:
         """A line that a shell inside the line runs."""
         if self._too_deep(words):
             return
+        self._evaluation.given_words(word for word in words[1:] if word != text)
         if HOLE in text:
             self.say(Reach.UNKNOWN, words, "(shell)", "a part of the line that it runs is not known")
         self._nested += 1
@@ -219,9 +249,31 @@ class _Walk:
 
     def _too_deep(self, words: Sequence[str]) -> bool:
         if self._nested >= NESTED_MAX:
-            self.say(Reach.UNKNOWN, words, "(shell)", "it is nested too deeply")
+            self._doubt(words, "it is nested too deeply", limit=True)
             return True
         return False
+
+    def _goes_on_reading(self, words: int) -> bool:
+        self._left -= words
+        if self._left < 0:
+            self._doubt((), "it is longer than what is read of a line", limit=True)
+        return self._left >= 0
+
+    def _doubt(self, words: Sequence[str], why: str, *, limit: bool) -> None:
+        rule = "(limit)" if limit else "(shell)"
+        self._reasons[Reason(Reach.UNKNOWN, _as_typed(words), rule, why, limit=limit)] = None
+
+
+def _as_typed(words: Sequence[str]) -> str:
+    """A command for human eyes; of a very long one, how it begins."""
+    found, left = list[str](), SHOWN_MAX
+    for word in words:
+        if left < 0:
+            found.append("…")
+            break
+        found.append(shlex.quote(shown(word if len(word) <= SHOWN_MAX else f"{word[:SHOWN_MAX]}…")))
+        left -= len(found[-1])
+    return " ".join(found)
 
 
 # Folders

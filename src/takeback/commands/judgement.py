@@ -41,6 +41,8 @@ class Reason(msgspec.Struct, frozen=True):
     why: str
     back: str = ""
     """How its user could put things back by hand, where there is a way."""
+    limit: bool = False
+    """Whether it was not read to its end, because it is more than is read: nobody has seen what the rest does."""
 
 
 class Touched(msgspec.Struct, frozen=True):
@@ -72,3 +74,8 @@ class Judgement(msgspec.Struct, frozen=True):
     def main(self) -> Reason | None:
         """The first of the worst reasons."""
         return next((reason for reason in self.reasons if reason.reach is self.reach), None)
+
+    @property
+    def limit(self) -> Reason | None:
+        """The first place at which reading stopped. A line that long or deep may hide anything behind it."""
+        return next((reason for reason in self.reasons if reason.limit), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -149,7 +150,7 @@ class _Command:
         known_start = all(word.startswith(WILD) for word in given.unclear)
         feared = SERIOUS - {"write", "delete"} if known_start else SERIOUS
         serious = any(feared & set(meaning.split()) for meaning in options.values())
-        if given.unclear and (serious or rule.verbs or rule.reader not in ("", "arithmetic")):
+        if given.unclear and (serious or rule.verbs or rule.reader):
             self._say(Reach.UNKNOWN, known, "only the running shell knows which options it gets")
 
     def _verbs(self, known: Known, rule: Rule, given: Given) -> None:
@@ -193,11 +194,12 @@ class _Command:
     def _inner(self, known: Known, rule: Rule, role: str, given: Given) -> None:
         inner = list(given.rest)
         if rule.assigns:
-            while inner and (match := re.match(r"([A-Za-z_]\w*)=", inner[0])):
-                if changes_behaviour(match[1]):
-                    why = f"{match[1]} may make other programs of what follows"
-                    self._say(Reach.UNKNOWN, known, why)
-                inner.pop(0)
+            matches = [re.match(r"([A-Za-z_]\w*)=", word) for word in inner]
+            set_first = list(itertools.takewhile(bool, matches))
+            for name in dict.fromkeys(match[1] for match in set_first if match):
+                if changes_behaviour(name):
+                    self._say(Reach.UNKNOWN, known, f"{name} may make other programs of what follows")
+            inner = inner[len(set_first) :]
         if rule.appends:
             placeholder = next(iter(given.values("placeholder")), "{}" if given.has("braces") else "")
             inner = [word.replace(placeholder, HOLE) if placeholder else word for word in inner]

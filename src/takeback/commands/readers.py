@@ -47,27 +47,32 @@ Reader = Callable[[Told], None]
 
 
 def find(told: Told) -> None:
-    rest = list(told.words[1:])
-    while rest and rest[0] in ("-H", "-L", "-P"):
-        rest.pop(0)
-    roots = []
-    while rest and not rest[0].startswith(("-", "(", "!")):
-        roots.append(rest.pop(0))
-    roots = roots or ["."]
-    while rest:
-        word = rest.pop(0)
+    words = told.words[1:]
+    at = 0
+    while at < len(words) and words[at] in ("-H", "-L", "-P"):
+        at += 1
+    first = at
+    while at < len(words) and not words[at].startswith(("-", "(", "!")):
+        at += 1
+    roots = words[first:at] or ["."]
+    while at < len(words):
+        word, at = words[at], at + 1
         meaning = told.means(word)
         if "runs" in meaning:
-            ends = [n for n, w in enumerate(rest) if w == ";" or (w == "+" and rest[n - 1] == "{}")]
-            inner, rest = (rest[: ends[0]], rest[ends[0] + 1 :]) if ends else (rest, [])
+            end = next((n for n in range(at, len(words)) if _ends_exec(words, n)), len(words))
             for root in roots:
-                told.sink.argv([w.replace("{}", f"{root}/{WILD}") for w in inner], told.folders)
+                told.sink.argv([w.replace("{}", f"{root}/{WILD}") for w in words[at:end]], told.folders)
+            at = end + 1
         elif "deletes" in meaning:
             for root in roots:
                 told.touch(root, deletes=True, somewhere=True)
         elif not meaning and word not in ("(", ")", "!", ","):
             told.say(Reach.UNKNOWN, f"what {shown(word)} does is not known")
-        del rest[: 2 if "two" in meaning else takes_value(meaning)]
+        at += 2 if "two" in meaning else takes_value(meaning)
+
+
+def _ends_exec(words: Sequence[str], at: int) -> bool:
+    return words[at] == ";" or (words[at] == "+" and words[at - 1] == "{}")
 
 
 # sed and awk
@@ -215,12 +220,6 @@ def alias(told: Told) -> None:
             told.sink.line(line, told.folders, told.words)
 
 
-def arithmetic(told: Told) -> None:
-    """Names of variables are evaluated, and an index in them may hold a command: `let 'a[$(rm x)]'`."""
-    if any("$(" in word or "`" in word for word in told.words[1:]):
-        told.say(Reach.UNKNOWN, "it may run what its arguments say")
-
-
 READERS: dict[str, Reader] = {
     "find": find,
     "sed": sed,
@@ -231,5 +230,4 @@ READERS: dict[str, Reader] = {
     "sqlite": sqlite,
     "httpie": httpie,
     "alias": alias,
-    "arithmetic": arithmetic,
 }

@@ -104,24 +104,19 @@ def word_of(node: Node) -> str:
 def words_of(nodes: Sequence[Node]) -> list[str]:
     """The words of a command. Those with nothing between them, or only a backslash at the end of a line, are one."""
     found: list[str] = []
+    # The text of a node is copied whenever it is asked for; once for each word would be quadratic.
+    above = nodes[0].parent if nodes else None
+    source, start = (above.text or b"", above.start_byte) if above else (b"", 0)
     last: Node | None = None
     for node in nodes:
         word = word_of(node)
-        if last is not None and _continues(last, node):
+        between = source[last.end_byte - start : node.start_byte - start] if last is not None else b" "
+        if re.fullmatch(rb"(?:\\\r?\n)*", between):
             found[-1] = _braced(found[-1] + word)
         else:
             found.append(word)
         last = node
     return found
-
-
-def _continues(last: Node, node: Node) -> bool:
-    if last.end_byte == node.start_byte:
-        return True
-    above = node.parent
-    source, start = (above.text or b"", above.start_byte) if above else (b"", 0)
-    between = source[last.end_byte - start : node.start_byte - start]
-    return re.fullmatch(rb"(?:\\\r?\n)+", between) is not None
 
 
 def _parts(node: Node) -> Iterator[str]:

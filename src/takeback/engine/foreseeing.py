@@ -107,8 +107,13 @@ def why_uncaptured(survey: Survey) -> str:
 def why_irreversible(judged: Judgement) -> str:
     reason = judged.main
     if reason is None or reason.reach != e.Effect.IRREVERSIBLE.value:
-        return ""
+        return why_limited(judged)
     return f"{redact(reason.command)} {reason.why}" if reason.command else reason.why
+
+
+def why_limited(judged: Judgement) -> str:
+    """Why a command was not read to its end, if it was not: then it is held like one that cannot be taken back."""
+    return f"{judged.limit.why}, so nobody can tell what it does" if judged.limit else ""
 
 
 def leaves_something(action: Action) -> bool:
