@@ -158,6 +158,15 @@ class Running(Assembly):
             )
         return self.runs.give_back(run, config.actor(), note, happened, never)
 
+    def settle(self, action: str, *, happened: bool, result: Any = None) -> Action:
+        """Say whether a call in doubt happened, and what it gave. Refused to whatever runs inside an action."""
+        if inside := self.inside_action():
+            raise RefusedError(
+                f"this was asked from inside {inside}: only a human settles a call. Nothing was changed",
+                hint="do it from a terminal of your own",
+            )
+        return self.runs.settle(action, config.actor(), result, happened=happened)
+
     def inside_action(self) -> str:
         """The action, or session, in whose process tree this process is, by its environment or by its lineage."""
         if parent := self.parent_action():

@@ -200,7 +200,7 @@ class _Reading:
             if _NAME.fullmatch(name):
                 self._given.append((name, Value(open=True)))
                 self._hidden.append(name)
-            elif HOLE in name:
+            elif not is_known(name):
                 self._hidden.append(HOLE)
 
     # The places

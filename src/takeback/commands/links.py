@@ -1,4 +1,4 @@
-"""Symbolic links that a line makes and then goes through: they are not there yet, so looking does not find them."""
+"""Links that a line makes and then goes through: they are not there yet, so looking does not find them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES_MAX = 100
 
 def links_made(ground: Ground, words: Sequence[str], folder: str | None) -> dict[str, str]:
     """The links that a command makes from this folder, each with where it leads."""
-    if not words or posixpath.basename(words[0]) != "ln" or not any(map(_is_symbolic, words[1:])):
+    if not words or not _links(posixpath.basename(words[0]), words[1:]):
         return {}
     operands = [word for word in words[1:] if not word.startswith("-")]
     if not operands or not all(map(is_known, operands)):
@@ -65,5 +65,12 @@ def _led(ground: Ground, touched: Touched, link: str, target: str) -> Touched | 
     return found and msgspec.structs.replace(found, exact=found.exact and touched.exact)
 
 
-def _is_symbolic(word: str) -> bool:
-    return word == "--symbolic" or (word.startswith("-") and not word.startswith("--") and "s" in word)
+def _links(program: str, words: Sequence[str]) -> bool:
+    """Whether a command makes links: of either kind, for what is written through a hard link is written there too."""
+    return program in ("ln", "link") or (program == "cp" and any(map(_makes_links, words)))
+
+
+def _makes_links(word: str) -> bool:
+    """Whether an option tells `cp` to make links."""
+    short = word.startswith("-") and not word.startswith("--") and set("ls") & set(word)
+    return bool(short) or word in ("--link", "--symbolic-link")

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-MODULES = ("errors", *(f"workflows/{name}" for name in ("record", "guard", "disk", "owners")))
+MODULES = ("errors", "core/redact", *(f"workflows/{name}" for name in ("record", "guard", "disk", "owners")))
 MODULES += tuple(f"workflows/{name}" for name in ("places", "checkpoints", "stale", "tool"))
 SCRIPTS = {"checkpoint_tool.py": "main", "checkpoint_selfcheck.py": "selfcheck"}
 ABOUT = {
