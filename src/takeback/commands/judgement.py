@@ -41,6 +41,8 @@ class Reason(msgspec.Struct, frozen=True):
     why: str
     back: str = ""
     """How its user could put things back by hand, where there is a way."""
+    where: str = ""
+    """The file that says it, with the line: `deploy.sh:12`. Empty where the command itself does."""
     limit: bool = False
     """Whether it was not read to its end, because it is more than is read: nobody has seen what the rest does."""
 

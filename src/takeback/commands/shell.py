@@ -58,6 +58,7 @@ STATEMENTS = {
 class Redirect(msgspec.Struct, frozen=True):
     path: str
     writes: bool
+    appends: bool = False
 
 
 class Simple(msgspec.Struct, frozen=True):
@@ -73,6 +74,8 @@ class Simple(msgspec.Struct, frozen=True):
     """Substitutions: they run before it."""
     values: tuple[tuple[str, str | None], ...] = ()
     """Variables that the shell itself sets, each with its text; None where that is not known, `*` for any."""
+    line: int = 0
+    """Where it stands in the text."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -317,7 +320,8 @@ def _simple(node: Node, redirects: list[Node], depth: int) -> Simple:
     named = words_of(words)
     paths, stdin, more = _redirects(around, depth, named)
     inside = [part for child in inner if child.child_count for part in _within(child, depth + 1)]
-    return Simple(tuple(named), tuple(assigned), tuple(paths), stdin, (*inside, *more))
+    at = node.start_point.row + 1
+    return Simple(tuple(named), tuple(assigned), tuple(paths), stdin, (*inside, *more), line=at)
 
 
 def _within(node: Node, depth: int) -> Iterable[Part]:
@@ -424,7 +428,7 @@ def _file(node: Node, words: list[str]) -> Iterator[Redirect]:
     target, more = target_and_words(node.children_by_field_name("destination"))
     words += more
     if operator not in (">&", "<&", ">&-", "<&-") or not re.fullmatch(r"\d*-?", target):
-        yield Redirect(target, operator not in ("<", "<&", "<&-"))
+        yield Redirect(target, operator not in ("<", "<&", "<&-"), operator in (">>", "&>>"))
 
 
 def _heredoc(node: Node, inside: list[Part], depth: int) -> str | None:
