@@ -67,7 +67,7 @@ def command(
     A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
     Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it.
     """
-    with session.protect() as workspace:
+    with session.protect(asking=True) as workspace:
         workspace.recover()
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
