@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from takeback.core import events as e
 from takeback.core.redact import redact
 from takeback.core.subjects import Action
-from takeback.engine.ground import real_path
+from takeback.engine.ground import real_path, script_text
 from takeback.engine.ledger import Ledger
 from takeback.errors import RefusedError
 from takeback.ports import Reached, Survey, Surveyor
@@ -48,7 +48,7 @@ class Foresight:
         here, home = self._here(), self._home_folder()
         asked = (command if isinstance(command, str) else tuple(command), here, home)
         if asked != self._last[0] or time.monotonic() > self._last[2]:
-            judged = classify(command, root=self._root, cwd=here, home=home, real=real_path)
+            judged = classify(command, root=self._root, cwd=here, home=home, real=real_path, read=script_text)
             self._last = (asked, judged, time.monotonic() + REMEMBERED_S)
         assert self._last[1] is not None
         return self._last[1]
@@ -115,8 +115,17 @@ def why_uncaptured(survey: Survey) -> str:
 def why_irreversible(judged: Judgement) -> str:
     reason = judged.main
     if reason is None or reason.reach != e.Effect.IRREVERSIBLE.value:
+        return why_limited(judged)
+    where = f" (rule {reason.rule}, {reason.where})" if reason.where else ""
+    return (f"{redact(reason.command)} {reason.why}" if reason.command else reason.why) + where
+
+
+def why_limited(judged: Judgement) -> str:
+    """Why a command was not read to its end, if it was not: then it is held like one that cannot be taken back."""
+    if judged.limit is None:
         return ""
-    return f"{redact(reason.command)} {reason.why}" if reason.command else reason.why
+    where = f" ({judged.limit.where})" if judged.limit.where else ""
+    return f"{judged.limit.why}{where}, so nobody can tell what it does"
 
 
 def leaves_something(action: Action) -> bool:
