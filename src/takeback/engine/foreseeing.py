@@ -61,16 +61,18 @@ class Foresight:
         judged = self.judge(command)
         return why_irreversible(judged) or why_uncaptured(self.survey(reached(judged)))
 
-    def survey(self, named: Iterable[Reached]) -> Survey:
-        """What of these paths is captured before an action begins."""
+    def survey(self, named: Iterable[Reached], known: Sequence[str] = ()) -> Survey:
+        """What of these paths is captured before an action begins. `known` are places that are looked at anyway."""
         every = tuple(named)
-        return self._surveyor(every) if every and self._surveyor else Survey()
+        return self._surveyor(every, known) if every and self._surveyor else Survey()
 
-    def survey_of(self, commands: Iterable[str | Sequence[str]], paths: Iterable[str]) -> Survey:
+    def survey_of(
+        self, commands: Iterable[str | Sequence[str]], paths: Iterable[str], known: Sequence[str] = ()
+    ) -> Survey:
         """The same for an action that is given commands, and paths that it may write."""
         named = [place for command in commands for place in reached(self.judge(command))]
         named += [Reached(self._absolute(path), perhaps=True) for path in paths]
-        return self.survey(named)
+        return self.survey(named, known)
 
     def touches(self, commands: Iterable[str | Sequence[str]], paths: Iterable[str]) -> list[Reached]:
         """Every path that such an action says it writes, inside the workspace and outside of it."""

@@ -30,7 +30,7 @@ from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
 from takeback.engine.calls import in_doubt
-from takeback.opening import find_root, find_workspace, is_too_wide
+from takeback.opening import find_root, find_workspace
 from takeback.storage.registry import Registry
 from takeback.workspace import Workspace
 
@@ -80,7 +80,7 @@ def _elsewhere(workspace: Workspace) -> str:
 def _not_yet(session: Session) -> None:
     """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
     here, root = os.getcwd(), find_root(".", Registry(config.state_home()))
-    waiting = [] if is_too_wide(root) else presence.hooked(root, config.home_folder())
+    waiting = [] if config.is_too_wide(root) else presence.hooked(root, config.home_folder())
     if session.json:
         return session.data({"protected": False, "root": here, "hooks": waiting})
     if waiting:
