@@ -32,6 +32,10 @@ class Refused(Exception):
     """Why a place is not captured, in words."""
 
 
+class Forbidden(Refused):
+    """It is no place to write to, whoever names it: a device, a word of the kernel's, our own state."""
+
+
 class Limits(msgspec.Struct, frozen=True):
     """How much is captured for one action. Zero means no limit."""
 
@@ -75,7 +79,8 @@ class Surveyor:
                     new = [place for place in places if not _is_in(place, found)]
                     closed = self._take(new, reached, left)
                 except Refused as why:
-                    serious = self._limits.capture and not reached.perhaps and not _is_let_pass(reached)
+                    sure = self._limits.capture and not reached.perhaps and not _is_let_pass(reached)
+                    serious = sure or isinstance(why, Forbidden)
                     (missed if serious else stated)[f"{text_of(called)} was not captured: {why}"] = None
                     continue
                 found |= dict.fromkeys(new)
@@ -105,7 +110,8 @@ class Surveyor:
         folder, name = os.path.split(path)
         itself = os.path.join(os.path.realpath(folder), name)
         for place in dict.fromkeys([itself, *([] if is_machine(itself) else [behind])]):
-            if reached.perhaps and (_is_folder(place) or is_machine(place)):
+            forbidden = is_below(place, self._own) or is_machine(place)
+            if reached.perhaps and _is_folder(place) and not forbidden:
                 # Many tools are told a folder, and few change all of it.
                 continue
             if not self._is_known(place):
@@ -113,18 +119,21 @@ class Surveyor:
 
     def _is_known(self, place: bytes) -> bool:
         """Whether it is looked after anyway."""
-        return is_below(place, self._root) or _is_in(place, self._others)
+        known = is_below(place, self._root) or _is_in(place, self._others)
+        return known and not is_below(place, self._own)
 
     def _refuse(self, place: bytes) -> None:
+        if _holds(place, self._own) or is_below(place, self._own):
+            raise Forbidden("Takeback keeps its own state there")
+        if is_machine(place.removesuffix(KIN)):
+            raise Forbidden("it is not an ordinary folder or file")
         if not self._limits.capture:
             raise Refused("takeback.toml says that nothing outside is")
         if _holds(place, self._root):
             raise Refused("the workspace itself lies in it")
-        if _holds(place, self._own) or is_below(place, self._own):
-            raise Refused("Takeback keeps its own state there")
         place = place.removesuffix(KIN)
-        if is_machine(place) or place == b"/":
-            raise Refused("it is no ordinary folder or file")
+        if place == b"/":
+            raise Refused("it is not an ordinary folder or file")
         if not os.access(os.path.dirname(place), os.R_OK | os.X_OK):
             raise Refused("its folder cannot be looked into")
         if not os.access(os.path.dirname(place), os.W_OK):
