@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -249,7 +249,7 @@ class Assembly:
             self.state,
             self.store,
             contents,
-            claimed=self._claimed_outside,
+            claimed=lambda: {*self._claimed_outside(), os.fsencode(self.state.parent.parent)},
             generation=self._generation,
             progress=self._progress,
         )
@@ -426,15 +426,15 @@ class Assembly:
         given = self.settings.outside
         return Limits(given.capture, given.max_files, given.max_bytes)
 
-    def _judging(self) -> Judging:
-        """The rules, for one run."""
+    def _judging(self, roots: Sequence[str] = ()) -> Judging:
+        """The rules, for one run. `roots` are places outside that it looks at anyway."""
         foresight = self.foresight
         return Judging(
             self.settings.rules,
             self.root,
             self.settings.tools,
             foresight,
-            foresight.survey_of,
+            partial(foresight.survey_of, known=roots),
             config.here,
             foresight.touches,
         )

@@ -61,17 +61,22 @@ class Foresight:
         judged = self.judge(command)
         return why_irreversible(judged) or why_uncaptured(self.survey(reached(judged)))
 
-    def survey(self, named: Iterable[Reached]) -> Survey:
-        """What of these paths is captured before an action begins."""
+    def survey(self, named: Iterable[Reached], known: Sequence[str] = ()) -> Survey:
+        """What of these paths is captured before an action begins. `known` are places that are looked at anyway."""
         every = tuple(named)
-        return self._surveyor(every) if every and self._surveyor else Survey()
+        return self._surveyor(every, known) if every and self._surveyor else Survey()
 
     def survey_of(
-        self, commands: Iterable[str | Sequence[str]], paths: Iterable[str], sure: Iterable[str] = ()
+        self,
+        commands: Iterable[str | Sequence[str]],
+        paths: Iterable[str],
+        sure: Iterable[str] = (),
+        known: Sequence[str] = (),
     ) -> Survey:
         """The same for an action that is given commands, paths that it may write, and paths that it surely writes."""
         named = [place for command in commands for place in reached(self.judge(command))]
-        return self.survey([*named, *self._named(sure, perhaps=False), *self._named(paths, perhaps=True)])
+        every = [*named, *self._named(sure, perhaps=False), *self._named(paths, perhaps=True)]
+        return self.survey(every, known)
 
     def touches(
         self, commands: Iterable[str | Sequence[str]], paths: Iterable[str], sure: Iterable[str] = ()
