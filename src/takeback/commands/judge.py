@@ -11,10 +11,10 @@ from takeback.commands import programs, shell
 from takeback.commands.constants import ALL, Constants, Way, resolved
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
 from takeback.commands.links import links_made, through
-from takeback.commands.paths import Ground, normal, place, shown
+from takeback.commands.paths import Ground, below, normal, place, shown
 from takeback.commands.rules import changes_behaviour
 from takeback.commands.shell import Block, Doubt, Part, Simple
-from takeback.commands.sink import Folders, Sink
+from takeback.commands.sink import Folders, Running, Sink
 from takeback.commands.words import HERE, HOLE, HOME, WILD, as_given, is_known
 
 NESTED_MAX = 8
@@ -35,12 +35,14 @@ def classify(
     cwd: str,
     home: str,
     real: Callable[[str], str] | None = None,
+    exists: Callable[[str], bool] | None = None,
+    running: Callable[[], Sequence[Running]] | None = None,
 ) -> Judgement:
     """What a line would do; or a program with its arguments, which no shell reads.
 
-    Nothing is run and, without `real`, nothing is looked at.
+    Nothing is run and, without `real`, `exists` and `running`, nothing is looked at.
     """
-    walk = _Walk(Ground(normal(root), normal(home), real))
+    walk = _Walk(Ground(normal(root), normal(home), real, exists, running))
     if isinstance(line, str):
         walk.part(shell.read(line), (normal(cwd),))
     else:
@@ -215,10 +217,23 @@ class _Walk:
 
     # What the programs of the line are found to do
 
-    def say(self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "") -> None:
+    def say(
+        self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "", *, local: bool = False
+    ) -> None:
         if reach is not Reach.NONE:
             command = " ".join(shlex.quote(shown(word)) for word in words)
-            self._reasons.append(Reason(reach, command, rule, why, back))
+            self._reasons.append(Reason(reach, command, rule, why, back, local=local))
+
+    def running(self) -> Sequence[Running]:
+        return self._ground.running() if self._ground.running else ()
+
+    def folder_with(self, names: Sequence[str], folders: Folders) -> str:
+        folder = folders[0] if len(folders) == 1 else None
+        while self._ground.exists and folder and below(folder, self._ground.root):
+            if any(self._ground.exists(f"{folder}/{name}") for name in names):
+                return folder
+            folder = folder.rpartition("/")[0]
+        return ""
 
     def touch(
         self,

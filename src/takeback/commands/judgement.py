@@ -41,6 +41,8 @@ class Reason(msgspec.Struct, frozen=True):
     why: str
     back: str = ""
     """How its user could put things back by hand, where there is a way."""
+    local: bool = False
+    """Whether it cannot be taken back, but stays with this session: its processes, servers here, its containers."""
 
 
 class Touched(msgspec.Struct, frozen=True):

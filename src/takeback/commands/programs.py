@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from takeback.commands import readers
 from takeback.commands.companions import BESIDE, companions, made_of
 from takeback.commands.judgement import Reach, worst
+from takeback.commands.local import stays_here
 from takeback.commands.options import REST, Given, sort_words, with_roles
 from takeback.commands.paths import shown
 from takeback.commands.rules import Known, Rule, changes_behaviour, program, reach_of
@@ -55,6 +56,8 @@ class _Command:
         self._folders = folders
         self._stdin = stdin
         self._writes = False
+        self._local = False
+        self._beyond = False
 
     def judge(self, known: Known) -> None:
         """Go down to the subcommand, then apply its rule. What stood on the way counts too."""
@@ -71,6 +74,7 @@ class _Command:
             if below is None:
                 break
             self._options(known, rule, given)
+            self._beyond |= given.has("beyond")
             if given.undeclared:
                 self._say(Reach.UNKNOWN, known, f"{given.undeclared[0]} may take the word that follows it")
             known, rest = below, given.rest
@@ -84,6 +88,8 @@ class _Command:
         given = sort_words(rest, options, roles)
         if rule.background:
             self._sink.goes_on()
+        if rule.local and not self._beyond:
+            self._local = stays_here(rule.local, self._words, given, self._folders, self._sink)
         self._options(known, rule, given)
         self._unclear(known, rule, given, options)
         instead = _only_shows(given)
@@ -109,7 +115,9 @@ class _Command:
             self._from_stdin(known, rule)
 
     def _say(self, reach: Reach, known: Known, why: str, back: str = "") -> None:
-        self._sink.say(reach, self._words, known.name or "(no rule)", why, back)
+        local = self._local and reach is Reach.IRREVERSIBLE
+        reach = Reach.UNKNOWN if local else reach
+        self._sink.say(reach, self._words, known.name or "(no rule)", why, back, local=local)
 
     def _touch(
         self,
