@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import resource
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 
 from takeback.boot import boot_id
 from takeback.core.events import Process
@@ -23,8 +26,12 @@ BRAND = 10
 raise it again: so it tells what a process was started from, whatever became of its parents and its environment."""
 BRANDS_BEGIN = 1 << 62
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+SET_CHILD_SUBREAPER = 36
 THREADS_MAX = 256
 PASSES_MAX = 20
+OWN_BRANDS_MAX = 4096
+
+_own_brands: deque[int] = deque(maxlen=OWN_BRANDS_MAX)
 
 
 def this_process() -> Process:
@@ -74,15 +81,52 @@ def new_brand() -> int:
     return BRANDS_BEGIN - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
+def own_brands(since: int) -> set[int]:
+    """The brands that this very process had, from this one on."""
+    return {brand for brand in _own_brands if brand <= since}
+
+
+def forks() -> int:
+    """How many processes and threads were ever started: where it stays the same, nothing was."""
+    for line in _read("/proc/stat").splitlines():
+        if line.startswith(b"processes "):
+            return int(line.split()[1])
+    return 0
+
+
+@contextmanager
+def adopting() -> Iterator[Callable[[], tuple[Process, ...]]]:
+    """Be the parent of whatever our descendants leave behind: nothing that they start can leave us.
+
+    Gives what tells which processes were started meanwhile and still live.
+    """
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    before = set(_below(os.getpid()))
+    prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def adopted() -> tuple[Process, ...]:
+        new = sorted(set(_below(os.getpid())) - before)
+        return tuple(process for process in map(describe, new) if process.started)
+
+    try:
+        yield adopted
+    finally:
+        prctl(SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
 def put_brand(process: Process, brand: int) -> None:
     """Brand a process and all below it: what they start from now on inherits it.
 
     Where it is another user's it stays as it is; what it starts is then found by its environment alone.
     """
-    if not brand or not is_alive(process):
+    if not is_alive(process):
         return
-    # Below process 1 are also the orphans of others.
-    for pid in (process.pid, *(_below(process.pid) if process.pid > 1 else ())):
+    if process.pid == os.getpid():
+        _own_brands.append(brand)
+    # An agent may keep a shell, and what that starts is the call's. What a program of ours has started before is
+    # not, nor are the orphans of others below process 1.
+    below = _below(process.pid) if process.pid not in (1, os.getpid()) else []
+    for pid in (process.pid, *below):
         try:
             resource.prlimit(pid, BRAND, (brand, brand))
         except (OSError, ValueError):

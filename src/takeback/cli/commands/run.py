@@ -67,7 +67,7 @@ def command(
     A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
     Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it.
     """
-    with session.protect() as workspace:
+    with session.protect(asking=True) as workspace:
         workspace.recover()
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
@@ -126,7 +126,7 @@ def _record(
     """Write down what the command did, say it, and take it back if that was asked for."""
     tracker = workspace.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
-    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why)
+    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=child.left)
     tracker.life.end(id)
     report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
     if session.json:
