@@ -14,7 +14,6 @@ from takeback.commands.options import Given
 from takeback.commands.sink import Folders, Running, Sink
 from takeback.commands.words import is_known
 
-
 # Signals
 
 _SIGNAL = re.compile(r"-(?:\d+|[A-Z][A-Z0-9+-]*)")
@@ -22,7 +21,7 @@ _JOB = re.compile(r"%[\w+%?-]*")
 
 
 def signals_own(words: Sequence[str], running: Sequence[Running]) -> bool:
-    """Whether `kill` with these words reaches only jobs of its own shell, and processes that are the session's own."""
+    """Whether `kill` with these words reaches only jobs of its own shell, and the session's own processes."""
     rest = list(words)
     if rest and rest[0] in ("-s", "-n", "--signal"):
         rest = rest[2:]
