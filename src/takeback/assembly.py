@@ -13,7 +13,7 @@ from takeback.core.change import Target
 from takeback.core.history import History
 from takeback.core.intents import Outcome, Queued
 from takeback.databases import ByPlace
-from takeback.engine import recovery
+from takeback.engine import own_processes, recovery
 from takeback.engine.audit import Audit, Webhook
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
@@ -416,7 +416,14 @@ class Assembly:
     def foresight(self) -> Foresight:
         """What commands would do here."""
         surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside)
-        return Foresight(self.root, config.home_folder, surveyor, config.here)
+        return Foresight(
+            self.root,
+            config.home_folder,
+            surveyor,
+            config.here,
+            rules=lambda: self.settings.rules,
+            running=lambda: own_processes.running(self.tracker),
+        )
 
     def _claimed_outside(self) -> set[bytes]:
         """What lies outside the workspace and is looked after all the same: its repository, databases under guard."""
