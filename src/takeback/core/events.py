@@ -14,20 +14,22 @@ from takeback.core import event_base, ids, intents, seats
 from takeback.core.change import Change, Target
 from takeback.core.event_base import Base as _Base
 
-EVENTS_VERSION = 5
+EVENTS_VERSION = 6
 
 Mark = event_base.Mark
 """Where a resource stood at one moment."""
 
 
 class Effect(StrEnum):
-    """How an action can be taken back. Never guessed as safe: unknown means capture or gate."""
+    """How an action can be taken back, in the order of care. Never guessed as safe."""
 
     NONE = "none"
     RESTORABLE = "restorable"
     TRANSACTIONAL = "transactional"
     COMPENSABLE = "compensable"
     DEFERRED = "deferred"
+    UNKNOWN = "unknown"
+    """Nobody declared it, or its words do not tell. What it changed where we look is captured and taken back."""
     IRREVERSIBLE = "irreversible"
 
 

@@ -49,6 +49,8 @@ class EffectRules(_Table, frozen=True):
     compensable: Do = Do.ALLOW
     deferred: Do = Do.ALLOW
     irreversible: Do = Do.ASK
+    unknown: Do | None = None
+    """Where nobody has set it, it is allowed; but an undeclared function is refused on autopilot."""
 
 
 class CommandRules(_Table, frozen=True):

@@ -42,7 +42,9 @@ class Ruling(msgspec.Struct, frozen=True):
 class Judge(Protocol):
     """Says what the rules say."""
 
-    def __call__(self, name: str, effect: e.Effect, arguments: Any, /) -> Ruling: ...
+    def __call__(
+        self, name: str, effect: e.Effect, arguments: Any, /, *, undeclared: bool = False
+    ) -> Ruling: ...
     def effect(self, effect: e.Effect, arguments: Any, /) -> e.Effect: ...
     def outside(self, arguments: Any, paths: Sequence[str], /) -> Survey: ...
     def touches(self, arguments: Any, paths: Sequence[str], /) -> list[Reached]: ...
@@ -93,20 +95,23 @@ class Gate:
         """The paths that a call says it writes, as far as its words tell."""
         return self._judge.touches(arguments, paths)
 
-    def rule(self, name: str, effect: e.Effect, arguments: Any, key: str = "") -> Ruling:
+    def rule(
+        self, name: str, effect: e.Effect, arguments: Any, key: str = "", *, undeclared: bool = False
+    ) -> Ruling:
         """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.
 
-        With the `key` of an action it is judged, and counted, once, however often it is tried.
+        With the `key` of an action it is judged, and counted, once, however often it is tried. What nobody has
+        declared is not begun on autopilot, unless the rules allow it.
         """
         if key in self._asked:
             return self._asked[key]
-        ruling = self._ruled(name, effect, arguments)
+        ruling = self._ruled(name, effect, arguments, undeclared=undeclared)
         if key and ruling.do == "ask":
             self._asked[key] = ruling
         return ruling
 
-    def _ruled(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
-        ruling = self._judge(name, effect, arguments)
+    def _ruled(self, name: str, effect: e.Effect, arguments: Any, *, undeclared: bool) -> Ruling:
+        ruling = self._judge(name, effect, arguments, undeclared=undeclared and self._autopilot)
         if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow":
             return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
         if ruling.do == "ask" and self._autopilot:
@@ -124,13 +129,15 @@ class Gate:
         tool: str = "",
         named: Any = None,
         seen: Any = None,
+        undeclared: bool = False,
     ) -> list[e.Event]:
         """Let an action through, or raise. Gives the events that are to be recorded with its beginning.
 
         `tool` and `named` are its name and its arguments as the rules know them, where they differ;
         `seen` is what of them may be shown.
         """
-        ruling = self.rule(tool or name, effect, arguments if named is None else named)
+        judged = arguments if named is None else named
+        ruling = self.rule(tool or name, effect, judged, undeclared=undeclared)
         if ruling.do == "allow":
             return []
         seen = view(arguments) if seen is None else seen
