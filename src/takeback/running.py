@@ -82,6 +82,8 @@ class Running(Assembly):
         """
         if not key:
             raise UsageError("a session needs a key, by which another process finds it; nothing was begun")
+        if not self.history.is_in_session:
+            self.note_settings()
         options = options_of(
             name,
             key=key,
@@ -157,6 +159,28 @@ class Running(Assembly):
                 hint="do it from a terminal of your own",
             )
         return self.runs.give_back(run, config.actor(), note, happened, never)
+
+    def settle(self, action: str, *, happened: bool, result: Any = None) -> Action:
+        """Say whether a call in doubt happened, and what it gave. Refused to whatever runs inside an action."""
+        if inside := self.inside_action():
+            raise RefusedError(
+                f"this was asked from inside {inside}: only a human settles a call. Nothing was changed",
+                hint="do it from a terminal of your own",
+            )
+        return self.runs.settle(action, config.actor(), result, happened=happened)
+
+    def accept_config(self) -> None:
+        """Accept takeback.toml as it is, for a human who has seen it. Refused to whatever runs inside an action."""
+        self.refuse_inside()
+        self.accept_offer(self.offer())
+
+    def refuse_inside(self) -> None:
+        """Settings are not accepted inside of an action, of this workspace or another."""
+        if inside := config.parent_action() or self.inside_action():
+            raise RefusedError(
+                f"this was asked from inside {inside}: an agent cannot accept its own settings. Nothing was changed",
+                hint="do it from a terminal of your own",
+            )
 
     def inside_action(self) -> str:
         """The action, or session, in whose process tree this process is, by its environment or by its lineage."""

@@ -97,6 +97,26 @@ def test_settings_that_an_agent_wrote_wait_for_a_human() -> None:
     assert story.history.untrusted_since(target) is not None
     story.edit("takeback.toml", "human again", seen=True)
     assert story.history.untrusted_since(target) is None
+    # What was accepted once does not come back by an agent's hand.
+    story.act({"takeback.toml": "agent 2"})
+    assert story.history.untrusted_since(target) is not None
+
+
+def test_what_changed_beside_a_session_is_trusted_for_nothing_that_loosens() -> None:
+    story = Story()
+    target = Target("files", "takeback.toml")
+    run = story.tell(e.RunBegan("agent", detached=True))
+    assert story.history.is_in_session
+    story.edit("takeback.toml", "somebody's", seen=True)
+    found = story.history.untrusted_since(target, beside=True)
+    assert found is not None and found.change.before == ABSENT
+    assert story.history.untrusted_since(target) is None
+    story.tell(e.ConfigAccepted("somebody's"))
+    assert story.history.untrusted_since(target, beside=True) is None
+    story.tell(e.RunEnded(Outcome.DONE), stream=run.id)
+    assert not story.history.is_in_session
+    story.edit("takeback.toml", "human", seen=True)
+    assert story.history.untrusted_since(target, beside=True) is None
 
 
 def test_marks_follow_the_last_event() -> None:

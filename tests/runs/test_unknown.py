@@ -156,6 +156,7 @@ def settings(scene: Scene, do: str) -> Scene:
     scene.tb.close()
     (scene.root / "takeback.toml").write_text(f'[rules.effects]\nunknown = "{do}"\n')
     scene.tb = open_workspace(scene.root, watching=False)
+    scene.tb.accept_config()
     return scene
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -45,15 +46,29 @@ class Session(msgspec.Struct):
         find_modules_at(found.root)
         return found
 
-    def protect(self, *, allow_home: bool = False) -> Workspace:
-        """The workspace that is meant; one that is not protected yet is from now on."""
+    def protect(
+        self, *, allow_home: bool = False, asking: bool = False, accept_config: bool = False
+    ) -> Workspace:
+        """The workspace that is meant; one that is not protected yet is from now on.
+
+        With `asking` a human on a terminal is asked about settings that need one; `accept_config` is their answer.
+        """
+        from takeback.cli import consent
+        from takeback.journals import is_begun
         from takeback.opening import find_root, open_workspace
         from takeback.storage.registry import Registry
 
-        root = find_root(".", Registry(config.state_home()))
+        registry = Registry(config.state_home())
+        root = find_root(".", registry)
+        state = registry.state_of(root if registry.knows(root) else registry.moved(root) or root)
+        is_new = not is_begun(state)
+        if is_new and (asking or accept_config):
+            consent.before_opening(root, state, accept=accept_config)
         workspace = open_workspace(root, watching=False, progress=self.progress, allow_home=allow_home)
         self.opened.append(workspace)
         find_modules_at(workspace.root)
+        if not is_new and (asking or accept_config):
+            consent.after_opening(workspace, accept=accept_config)
         return workspace
 
     def data(self, value: Any) -> None:
@@ -61,7 +76,7 @@ class Session(msgspec.Struct):
         click.echo(msgspec.json.encode(value).decode())
 
     def line(self, text: str = "") -> None:
-        click.echo(text, err=self.to_stderr)
+        echo(text, err=self.to_stderr)
 
 
 class TakebackCommand(click.Command):
@@ -178,6 +193,30 @@ def shortened(text: str, most: int) -> str:
     """A text on one line, cut where it gets long. What would steer a terminal is spelt out."""
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+# What would steer a terminal, or reorder what it shows. Tabs, line ends and colours stay.
+_STEERING = re.compile(
+    "(?!\x1b\\[[0-9;]{1,9}m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def visible(text: str) -> str:
+    """Return this text as a terminal may show it: what would steer the terminal is spelt out, colours too."""
+    return _STEERING.sub(_spelt, text.replace("\x1b", "\\x1b"))
+
+
+def _spelt(found: re.Match[str]) -> str:
+    return repr(found[0])[1:-1]
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print for a person. Only colours may steer their terminal, whatever file or name the text quotes.
+
+    What is not a terminal gets the text as it is: a diff is a patch there.
+    """
+    stream = sys.stderr if err else sys.stdout
+    click.echo(_STEERING.sub(_spelt, text) if stream.isatty() else text, err=err)
 
 
 def sized(count: int) -> str:

@@ -51,6 +51,9 @@ class History:
         self._shared: dict[str, list[Entry]] = defaultdict(list)
         self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
         self._keepers: set[tuple[str, Target]] = set()
+        self._unsettled: set[tuple[str, Target, int]] = set()
+        self._beside: set[str] = set()
+        self._accepted_at: dict[str, int] = {}
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -109,6 +112,16 @@ class History:
             return []
         return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
 
+    def untried(self, action: str) -> list[Entry]:
+        """The live changes of an action without those that an undo has reported as unknown, which stay so."""
+        return [x for x in self.live(action) if (action, x.target, x.seq) not in self._unsettled]
+
+    def unsettled(self) -> list[str]:
+        """Actions of which all that is left was reported as unknown by an undo, the oldest first."""
+        reported = {id for id, _, _ in self._unsettled}
+        left = [self.actions[id] for id in reported if self.live(id) and not self.untried(id)]
+        return [action.id for action in sorted(left, key=lambda action: action.seq)]
+
     def kept(self, action: str) -> list[Entry]:
         """The changes of an action that an undo dealt with by leaving them as they were."""
         return [x for x in self.entries(action) if self._is_kept(action, x.target, x.seq)]
@@ -118,16 +131,31 @@ class History:
         standing = [r for r in self._settlers.get(key, ()) if not self.taken_back(r, target, 0)]
         return bool(standing) and self._keepers.issuperset((rollback, target) for rollback in standing)
 
-    def untrusted_since(self, target: Target) -> Entry | None:
-        """The change with which actions began to write a target that no human has written or accepted since."""
+    def untrusted_since(self, target: Target, *, beside: bool = False) -> Entry | None:
+        """The change with which actions began to write a target that no human has written or accepted since.
+
+        With `beside`, what changed outside any action counts too where an agent's session was open: it may be the
+        agent's, by way of something that it left behind.
+        """
         untrusted = None
         for entry in reversed(self.timeline(target)):
-            if untrusted is None and entry.change.after.id == self.accepted.get(target.name):
+            if untrusted is None and self._is_accepted(entry):
                 return None
-            if not self.actions[entry.action].is_tool or self.taken_back(entry.action, target, entry.seq):
+            doubted = self.actions[entry.action].is_tool or (beside and entry.action in self._beside)
+            if not doubted or self.taken_back(entry.action, target, entry.seq):
                 break
             untrusted = entry
         return untrusted
+
+    def _is_accepted(self, entry: Entry) -> bool:
+        """Whether a human accepted exactly this, after it was written: not what was accepted once and came back."""
+        name = entry.target.name
+        return entry.change.after.id == self.accepted.get(name) and entry.seq < self._accepted_at[name]
+
+    @property
+    def is_in_session(self) -> bool:
+        """Whether an agent that is followed by its hooks is at work, or between two calls."""
+        return any(run.began.detached for run in self._open_runs.values())
 
     def settled_by(self, rollback: str) -> list[Target]:
         """The targets that a rollback dealt with and that have not been brought back since."""
@@ -149,6 +177,11 @@ class History:
     def open_actions(self, life: Life = Life.OPEN) -> list[Action]:
         """Actions without a recorded end; or those whose processes outlived their command."""
         return [action for action in self._unended.values() if action.life is life]
+
+    @property
+    def has_unended(self) -> bool:
+        """Whether any action has no recorded end, in the background or not."""
+        return bool(self._unended)
 
     # One method for each event
 
@@ -201,6 +234,8 @@ class History:
             if isinstance(event, e.ActionBegan):
                 self._place(run, action.id, event)
         if isinstance(event, e.DriftSeen):
+            if self.is_in_session:
+                self._beside.add(action.id)
             action.life = Life.DONE
             self._finish(record, action, event.changes)
 
@@ -239,6 +274,7 @@ class History:
             action.why = getattr(event, "why", "")
             action.result, action.full = getattr(event, "result", None), getattr(event, "full", "")
             action.happened, action.unsure = getattr(event, "happened", True), getattr(event, "unsure", False)
+            action.processes = getattr(event, "processes", ())
             self._finish(record, action, event.changes)
             if action.life is Life.DONE and not event.marks and action.writes_files:
                 self.moves.done(action.id)
@@ -276,6 +312,8 @@ class History:
             for item in event.items:
                 if item.did in SETTLING:
                     self._settle(action.id, item)
+                elif item.did is e.Did.UNVERIFIABLE:
+                    self._unsettled.update((id, item.target, seq) for id in item.settles for seq in item.seqs)
 
     def _turn(self, rollback: Action) -> None:
         """An undo takes actions back as a whole; a redo brings back those that it names."""
@@ -321,8 +359,9 @@ class History:
     def _nothing(self, _record: Record, _event: e.Event) -> None:
         """It is told for the reader of the log alone."""
 
-    def _config_accepted(self, _record: Record, event: e.ConfigAccepted) -> None:
+    def _config_accepted(self, record: Record, event: e.ConfigAccepted) -> None:
         self.accepted[event.path] = event.version
+        self._accepted_at[event.path] = record.seq
 
     def _finish(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
         action.ended_us = record.at_us

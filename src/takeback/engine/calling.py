@@ -217,6 +217,7 @@ class Caller:
             tool=wanted.tool,
             named=wanted.named,
             seen=wanted.seen,
+            uncaptured=wanted.uncaptured,
             undeclared=wanted.undeclared,
         )
         return self._recorder.begin(wanted, passed)

@@ -93,6 +93,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     """Later actions that may have changed something where nobody can look now, and that were passed over."""
     unknown: tuple[str, ...] = ()
     """Actions of which nobody knows what they did besides what is listed here: effects elsewhere are not known."""
+    unsettled: tuple[str, ...] = ()
+    """Actions that an earlier undo has reported as unknown: without an id nothing more is done about them."""
 
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
@@ -144,7 +146,9 @@ class RollbackReport(msgspec.Struct, frozen=True):
             "finished_earlier": self.finished_earlier,
             "unknown": list(self.unknown),
             "items": [item.data() for item in self.items],
-        } | ({"passed_over": list(self.passed)} if self.passed else {})
+            **({"passed_over": list(self.passed)} if self.passed else {}),
+            **({"unsettled": list(self.unsettled)} if self.unsettled else {}),
+        }
 
 
 def of_plan(

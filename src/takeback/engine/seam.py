@@ -299,4 +299,11 @@ class Seam:
 
 
 def _rule(gate: Gate, wanted: Wanted) -> Ruling:
-    return gate.rule(wanted.tool, wanted.effect, wanted.named, key=wanted.key, undeclared=wanted.undeclared)
+    return gate.rule(
+        wanted.tool,
+        wanted.effect,
+        wanted.named,
+        wanted.key,
+        uncaptured=wanted.uncaptured,
+        undeclared=wanted.undeclared,
+    )

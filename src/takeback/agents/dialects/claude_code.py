@@ -94,7 +94,7 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         edits=tool in EDITING,
         delegates=tool in DELEGATING,
         quiet=given.get("background_tasks") == [],
-        paths=paths(args, NAMES_OF_PATHS, cwd) if is_tool else (),
+        paths=paths(args, NAMES_OF_PATHS, cwd) if tool in EDITING else (),
         unattended=env.get("CLAUDE_CODE_ENTRYPOINT") in UNATTENDED,
         cwd=cwd,
         root=root,

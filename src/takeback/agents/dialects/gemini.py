@@ -50,7 +50,7 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         background=args.get("is_background") is True,
         reads=tool in READING,
         edits=tool in EDITING,
-        paths=paths(args, ("file_path",), cwd),
+        paths=paths(args, ("file_path",), cwd) if tool in EDITING else (),
         cwd=cwd,
         root=root,
         roots=(root,) if root else (),

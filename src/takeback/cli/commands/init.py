@@ -9,14 +9,13 @@ import click
 from takeback import config
 from takeback.agents.section import remove_section, write_section
 from takeback.cli.session import Session, TakebackCommand, plural, sized
-from takeback.errors import RefusedError
 from takeback.opening import find_root
 from takeback.storage.registry import Registry
 
 
 @click.command("init", cls=TakebackCommand)
 @click.option("--allow-home", is_flag=True, help="Protect even a home folder or one above it")
-@click.option("--accept-config", is_flag=True, help="Accept the takeback.toml that an agent changed")
+@click.option("--accept-config", is_flag=True, help="Accept takeback.toml as it is, after it was shown")
 @click.option("--no-agents-file", is_flag=True, help="Write nothing into AGENTS.md and CLAUDE.md")
 @click.option("--remove-agents-section", is_flag=True, help="Take the section out of them again, and end")
 @click.pass_obj
@@ -35,12 +34,8 @@ def command(
     if remove_agents_section:
         return _remove_section(session)
     began = time.monotonic()
-    with session.protect(allow_home=allow_home) as workspace:
+    with session.protect(allow_home=allow_home, accept_config=accept_config) as workspace:
         first = not workspace.history.marks
-        if accept_config:
-            if workspace.parent_action():
-                raise RefusedError("an agent cannot accept its own settings; nothing was changed")
-            workspace.accept_config()
         written = [] if no_agents_file else write_section(workspace.root)
         checkpoint = workspace.save("takeback init")
         files, size = workspace.files.counted()

@@ -82,7 +82,7 @@ def _protect(session: Session, agent: str, edit: apply.Edit) -> str:
     that cannot be either, it is said too.
     """
     try:
-        with session.protect() as workspace:
+        with session.protect(asking=True) as workspace:
             if not workspace.inside_action():
                 tampering.accept(workspace, agent)
             if not workspace.history.marks:

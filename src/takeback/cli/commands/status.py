@@ -18,6 +18,7 @@ from takeback.cli.runs import (
     standing_data,
     standing_lines,
     waits_for_a_decision,
+    way_to_settle,
 )
 from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at, iso, plural
 from takeback.cli.views import is_worth_a_row, run_data, what
@@ -28,8 +29,11 @@ from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
+from takeback.engine.calls import in_doubt
+from takeback.journals import held_unopened
 from takeback.opening import find_root, find_workspace, is_too_wide
 from takeback.storage.registry import Registry
+from takeback.trusted import Held
 from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
@@ -53,12 +57,14 @@ def command(session: Session) -> None:
         so_far = changed_so_far(workspace)
         tampered = tampering.warnings(workspace)
         workspace.notices += tampered
-        elsewhere = _elsewhere(workspace)
+        elsewhere, held = _elsewhere(workspace), workspace.held
+        workspace.notices += [held.notice] if held.notice else []
     if session.json:
         data = _data(history, waiting)
         data["outbox"] = outbox
         data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
         data["sits_in"] = elsewhere or str(workspace.root)
+        data["settings"] = _settings_data(held)
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
     if elsewhere:
         session.line(
@@ -69,6 +75,14 @@ def command(session: Session) -> None:
         session.line(line)
 
 
+def _settings_data(held: Held) -> dict[str, object]:
+    """What of takeback.toml does not hold, and why."""
+    return {
+        "changed_by": held.since or None,
+        "not_accepted": [{"setting": one.name, "value": one.shown, "does": one.does} for one in held.pending],
+    }
+
+
 def _elsewhere(workspace: Workspace) -> str:
     """Where the workspace sits, if that is not here."""
     seats, seat = workspace.journal.seats, workspace.history.moves.seat
@@ -77,10 +91,15 @@ def _elsewhere(workspace: Workspace) -> str:
 
 def _not_yet(session: Session) -> None:
     """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
-    here, root = os.getcwd(), find_root(".", Registry(config.state_home()))
+    registry = Registry(config.state_home())
+    here, root = os.getcwd(), find_root(".", registry)
+    held = held_unopened(registry.state_of(root), root)
     waiting = [] if is_too_wide(root) else presence.hooked(root, config.home_folder())
     if session.json:
-        return session.data({"protected": False, "root": here, "hooks": waiting})
+        unheld = _settings_data(held)
+        return session.data({"protected": False, "root": here, "hooks": waiting, "settings": unheld})
+    if held.notice:
+        click.echo(f"takeback: {held.notice}", err=True)
     if waiting:
         titles = " and ".join(presence.CLIENTS[agent].title for agent in waiting)
         session.line(f"Nothing is recorded of {here} yet. The hooks for {titles} begin with the first event.")
@@ -96,12 +115,13 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
         "events": history.seq,
         "actions": sum(action.is_tool for action in history.actions.values()),
         "undo_would_take_back": list(last_action(history).actions),
-        "unknown": [action.id for action in _unknown(history)],
+        "unknown": [action.id for action in _unknown_effects(history)],
         "checkpoint": {"id": checkpoint.id, "at": iso(checkpoint.at_us)} if checkpoint else None,
         "remaining": [
             {"target": str(item.target), "did": item.did.value, "why": item.why}
             for item in (_remaining(history) or (None, []))[1]
         ],
+        "in_doubt": [action.id for action in _unknown_effects(history)],
         "background": [action.id for action in history.open_actions(Life.BACKGROUND)],
         "open_actions": [action.id for action in history.open_actions()],
         "runs": [
@@ -121,7 +141,7 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
         lines.append(
             f"`takeback undo` would take back {action.id}: {what(history, action)}, {ago(action.began_us)}."
         )
-    if unknown := _unknown(history):
+    if unknown := _unknown_effects(history):
         names = ", ".join(action.id for action in unknown[-IDS_SHOWN:])
         last = f"the last are {names}" if len(unknown) > 1 else names
         count = plural(len(unknown), "action has", "actions have")
@@ -129,6 +149,10 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
     if checkpoint := next(reversed(history.checkpoints.values()), None):
         message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
         lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")
+    lines += [
+        f"It is unknown whether {action.id} happened: {what(history, action)}.  {way_to_settle(action.id)}"
+        for action in _unknown(history)
+    ]
     if remaining := _remaining(history):
         action, items = remaining
         lines.append(f"The last {action.kind} ({action.id}) is incomplete. Not as before:")
@@ -164,6 +188,14 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
 
 
 def _unknown(history: History) -> list[Action]:
+    """Calls in doubt. Those of a run that stands still are listed with it."""
+    standing = {run.id for run in _standing(history)}
+    return [
+        a for a in history.actions.values() if a.is_tool and a.stream not in standing and in_doubt(history, a)
+    ]
+
+
+def _unknown_effects(history: History) -> list[Action]:
     """Actions that may have done more than what was found by looking, and were not taken back."""
     return [a for a in history.actions.values() if a.is_unknown and not history.is_undone(a.id)]
 
