@@ -387,7 +387,7 @@ class Assembly:
     @cached_property
     def leases(self) -> Leases:
         """Who may work on what."""
-        return Leases(self.journal.leases, self.root, config.here)
+        return Leases(self.journal.leases, self.root, config.here, self.ledger.refresh, self.recover)
 
     @cached_property
     def locks(self) -> LockGuard:
@@ -450,7 +450,7 @@ class Assembly:
         self.ledger.refuse_elsewhere()
         with self.lock.held():
             history = self.history
-            if not history.open_runs() and not history.open_actions():
+            if not history.open_runs() and not history.has_unended:
                 return
             if finished := self.rollbacks.finish():
                 self.notices.append(f"finished the {finished.kind} that was cut short. {finished}")

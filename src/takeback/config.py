@@ -319,6 +319,11 @@ def actor() -> str:
     return _variable("TAKEBACK_ACTOR")
 
 
+def search_path() -> str:
+    """Where commands are found by their names."""
+    return _variable("PATH")
+
+
 def aws() -> dict[str, str]:
     """What the environment says of buckets: the usual variables, else the profile in the usual file."""
     found = {name.lower(): given for name in _AWS if (given := _variable(name))}

@@ -324,6 +324,8 @@ class Reached(msgspec.Struct, frozen=True):
     """It is a folder, and something below it is written."""
     names: str | None = None
     """It is a folder, and what in it begins so is written."""
+    makes: bool = False
+    """Such names are meant too that are not there yet."""
     deletes: bool = False
     perhaps: bool = False
     """It is only named: nobody says that it is written."""
@@ -333,7 +335,7 @@ class Survey(msgspec.Struct, frozen=True):
     """What of the paths that an action names outside the workspace is captured."""
 
     places: tuple[str, ...] = ()
-    """These, each with everything below it."""
+    """These, each with everything below it. One that ends in `*/` is all that begins so."""
     missed: tuple[str, ...] = ()
     """What is not captured although it may be lost, in words."""
     stated: tuple[str, ...] = ()

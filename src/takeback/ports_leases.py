@@ -27,9 +27,10 @@ class LeaseStore(Protocol):
     ) -> Lease | Blocked:
         """The lease of this name, if nobody outside of the family has it, what it is in, or what is in it.
 
-        One that has run out does not count, and ends when another takes its name: whoever had it has lost it. With a
-        `token` the one who asks is known to be waiting for so long, and hears if the wait could have no end: of those
-        who wait for each other, the youngest does. Durable when this returns.
+        One that has run out does not count, and ends when another takes its name: whoever had it has lost it, and
+        whoever takes it finds it in `ended`. With a `token` the one who asks is known to be waiting for so long, and
+        hears if the wait could have no end: of those who wait for each other, the youngest does. Durable when this
+        returns.
         """
 
     def renew(self, fences: Collection[int]) -> frozenset[int]:

@@ -160,6 +160,15 @@ class Running(Assembly):
             )
         return self.runs.give_back(run, config.actor(), note, happened, never)
 
+    def settle(self, action: str, *, happened: bool, result: Any = None) -> Action:
+        """Say whether a call in doubt happened, and what it gave. Refused to whatever runs inside an action."""
+        if inside := self.inside_action():
+            raise RefusedError(
+                f"this was asked from inside {inside}: only a human settles a call. Nothing was changed",
+                hint="do it from a terminal of your own",
+            )
+        return self.runs.settle(action, config.actor(), result, happened=happened)
+
     def accept_config(self) -> None:
         """Accept takeback.toml as it is, for a human who has seen it. Refused to whatever runs inside an action."""
         self.refuse_inside()

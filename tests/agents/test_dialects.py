@@ -181,7 +181,7 @@ def test_refusals_in_each_dialect() -> None:
         "agent_message": "it leaves the project",
     }
     plugin = dialect("opencode").answer(an_event("opencode", K.BEGIN), DENIED)
-    assert plugin == Answer(b"", b"it leaves the project\n", 2)
+    assert plugin == Answer(b'{"refused": "it leaves the project"}\n', b"it leaves the project\n", 2)
 
 
 def test_who_cannot_ask_refuses_and_says_how() -> None:

@@ -106,10 +106,28 @@ def test_a_command_that_is_gone(desk: Desk) -> None:
     path = desk.settings("claude-code")
     apply.installing("claude-code", path, "/nonexistent/takeback-hook claude-code").make()
     report = desk.doctor("claude-code", code=4)
+    assert "/nonexistent/takeback-hook is gone" in found(report)["trial"]
     assert "takeback install claude-code" in found(report)["trial"]
     assert list(desk.scratch.iterdir()) == []
     desk.do("install", "claude-code")
     assert desk.doctor("claude-code")["protected"]
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "opencode"])
+def test_hooks_of_an_older_version(agent: str, desk: Desk) -> None:
+    desk.do("install", agent)
+    path = desk.settings(agent)
+    ours = path.read_text()
+    if agent == "opencode":
+        path.write_text(ours.replace("let warned = false", "let warned = true"))
+    else:
+        value = json.loads(ours)
+        for (group,) in value["hooks"].values():
+            group["hooks"][0]["command"] = hook_command(agent)
+        path.write_text(json.dumps(value))
+    assert "of an older version" in found(desk.doctor(agent), "warning")["hooks"]
+    desk.do("install", agent)
+    assert "hooks" not in found(desk.doctor(agent), "warning")
 
 
 def test_a_command_that_records_nothing(desk: Desk, tmp_path: Path) -> None:
@@ -120,7 +138,7 @@ def test_a_command_that_records_nothing(desk: Desk, tmp_path: Path) -> None:
     assert "recorded nothing" in found(desk.doctor("codex", code=4))["trial"]
 
 
-@pytest.mark.parametrize("answer, why", [("echo no >&2; exit 2", "exit code 2: no"), ("echo well", "well")])
+@pytest.mark.parametrize("answer, why", [("echo no >&2; exit 2", "a complaint: no"), ("echo well", "well")])
 def test_a_command_that_complains(answer: str, why: str, desk: Desk, tmp_path: Path) -> None:
     program = tmp_path / "takeback-hook"
     program.write_text(f"#!/bin/sh\n{answer}\n")

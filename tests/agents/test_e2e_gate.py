@@ -12,7 +12,7 @@ import pytest
 
 from tests.world.picture import Picture, picture
 
-from . import clients, scenes, talking
+from . import clients, scenes, stories, talking
 from .conversations import conversation
 from .protection import Protected, of_npm, protected
 
@@ -113,3 +113,22 @@ def test_claude_code_asks_its_human(tmp_path: Path) -> None:
         # The human said yes to their client, so it is on the record, and an undo says that it stays.
         pushed = [e for e in project.entries() if e.get("effect") == "irreversible" and e["state"] == "done"]
         assert len(pushed) == 1, project.entries()
+
+
+def test_a_push_that_failed_does_not_keep_undo_from_what_was_done_before_it(tmp_path: Path) -> None:
+    removal = scenes.shell("claude-code", "rm old.txt")
+    script = {"push": [stories.turn(removal), stories.turn(scenes.shell("claude-code", scenes.PUSH))]}
+    with protected(tmp_path, "claude-code") as project:
+        git(project.project, "init", "--quiet")  # without a remote, so that nothing can be pushed
+        before = project.look()
+        with (
+            clients.model(tmp_path, script) as model,
+            talking.claude_code(model, project.desk) as talk,
+        ):
+            talk.human = lambda asked: True
+            talk.say("[scene push] go")
+        assert not (project.project / "old.txt").exists()
+        first = project.takeback("undo", code=6)
+        assert "it is unknown whether it happened" in first.stdout and "takeback settle a" in first.stderr
+        project.undo()
+        assert project.changes_since(before) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def test_in_with_one_command_and_out_without_a_trace(agent: str, desk: Desk) -> 
     path = desk.settings(agent)
     assert (done["path"], done["changed"]) == (str(path), True)
     assert settings.missing(agent, path.read_text()) == []
-    assert settings.commands(agent, path.read_text()) == [hook_command(settings.layout(agent).agent)]
+    (command,) = settings.commands(agent, path.read_text())
+    assert settings.program(command) == shlex.split(hook_command(settings.layout(agent).agent))
     assert desk.do("status", "--json").json["checkpoint"]["id"] == done["checkpoint"]
     assert desk.do("install", agent, "--json").json["changed"] is False
     assert re.search("already (under protection|in its settings)", desk.do("install", agent).stdout)
@@ -162,7 +164,44 @@ def test_hooks_that_are_elsewhere_are_named(user: bool, desk: Desk) -> None:
     assert said.endswith(f"takeback uninstall claude-code{' --user' * user}\n")
     desk.do("install", "claude-code", *here)
     said = desk.do("uninstall", "claude-code", *here).stdout
-    assert "is not recorded" not in said and "stay, and Claude Code runs them" in said
+    assert "is not recorded" not in said and "stay, so Claude Code goes on being recorded" in said
+
+
+@pytest.mark.parametrize("user", [False, True])
+def test_a_plugin_that_goes_on_recording_is_named(user: bool, desk: Desk) -> None:
+    own = desk.user / ".claude/settings.json"
+    own.parent.mkdir()
+    own.write_text('{"enabledPlugins": {"takeback@takeback": true, "other@takeback": true}}')
+    there = ["--user"] * user
+    desk.do("install", "claude-code", *there)
+    said = desk.do("uninstall", "claude-code", *there).stdout
+    assert "is not recorded" not in said and f"takeback@takeback is switched on in {own}" in said
+    assert "claude plugin uninstall takeback@takeback" in said
+    again = desk.do("uninstall", "claude-code", *there, "--json").json
+    assert again["remaining"] == [{"path": str(own), "plugin": "takeback@takeback"}]
+    # The project's own settings are nearer, and switch it off here.
+    shared = desk.root / ".claude/settings.json"
+    shared.parent.mkdir(exist_ok=True)
+    shared.write_text('{"enabledPlugins": {"takeback@takeback": false}}')
+    assert desk.do("uninstall", "claude-code", *there, "--json").json["remaining"] == []
+
+
+def test_all_that_goes_on_recording_is_named(desk: Desk) -> None:
+    own, local = desk.user / ".claude/settings.json", desk.root / ".claude/settings.local.json"
+    own.parent.mkdir()
+    own.write_text('{"enabledPlugins": {"takeback@takeback": true}}')
+    desk.do("install", "claude-code", "--user")
+    desk.do("install", "claude-code")
+    said = desk.do("uninstall", "claude-code", "--user").stdout
+    assert f"Those in {local} stay" in said and "The plugin takeback@takeback" in said
+    assert "  take them out   takeback uninstall claude-code\n" in said
+    desk.do("install", "claude-code", "--user")
+    said = desk.do("uninstall", "claude-code").stdout
+    assert f"Those in {own} stay" in said and "takeback uninstall claude-code --user" in said
+    # Where no hook runs at all, nothing goes on.
+    local.parent.mkdir(exist_ok=True)
+    local.write_text('{"disableAllHooks": true}')
+    assert desk.do("uninstall", "claude-code", "--json").json["remaining"] == []
 
 
 def test_status_knows_hooks_that_wait_for_their_agent(desk: Desk) -> None:

@@ -68,14 +68,14 @@ def test_the_plugin_has_the_hooks_that_installing_writes() -> None:
     assert list(hooks) == list(settings.CLAUDE_CODE)
     for event, ((group,)) in hooks.items():
         (hook,) = group["hooks"]
-        assert hook["command"] == f'"${{CLAUDE_PLUGIN_ROOT}}/hooks/tell.sh" {event}'
+        assert hook["command"] == f'"${{CLAUDE_PLUGIN_ROOT}}/hooks/tell.sh" {event} || true'
         assert hook["timeout"] == settings.TIMEOUT_S
     assert os.access(PLUGIN / "hooks/tell.sh", os.X_OK)
     assert json.loads((PLUGIN / ".claude-plugin/plugin.json").read_text())["version"] == __version__
 
 
 @pytest.mark.parametrize(
-    "event, said", [("SessionStart", True), ("UserPromptSubmit", True), ("PreToolUse", False)]
+    "event, said", [("SessionStart", True), ("UserPromptSubmit", False), ("PreToolUse", False)]
 )
 def test_without_the_program_the_plugin_says_that_nothing_is_protected(event: str, said: bool) -> None:
     done = subprocess.run(
@@ -83,10 +83,10 @@ def test_without_the_program_the_plugin_says_that_nothing_is_protected(event: st
         input="{}",
         capture_output=True,
         text=True,
-        env={"PATH": "/nonexistent"},
+        env={"PATH": os.defpath},
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert ("nothing that is done here can be taken back" in done.stdout) == said
+    assert ("Nothing that is done here can be taken back" in done.stdout) == said
     assert not said or list(json.loads(done.stdout)) == ["systemMessage"]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from takeback.agents import settings
-from takeback.agents.settings import apply, jsontext
+from takeback.agents.settings import apply, failing_open, jsontext
 from takeback.errors import ConflictError, UsageError
 
 JSON_AGENTS = [agent for agent in settings.LAYOUTS if agent != "opencode"]
@@ -59,6 +59,10 @@ def plain(text: str) -> Any:
     return jsontext.parse(text).value if text else {}
 
 
+def ours(agent: str) -> str:
+    return failing_open.line(agent, f"takeback-hook {agent}")
+
+
 @pytest.mark.parametrize("agent", JSON_AGENTS)
 @pytest.mark.parametrize("name", TEXTS)
 def test_in_and_out_again_leaves_no_trace(agent: str, name: str) -> None:
@@ -77,17 +81,17 @@ def test_only_our_hooks_are_added(agent: str, name: str) -> None:
     of = settings.layout(agent)
     hooks = {event: list(listed) for event, listed in was.get("hooks", {}).items()}
     for event in of.events:
-        hooks.setdefault(event, []).append(of.entry(event, f"takeback-hook {of.agent}"))
+        hooks.setdefault(event, []).append(of.entry(event, ours(of.agent)))
     assert now == {**(was or (of.fresh if not TEXTS[name] else {})), "hooks": hooks}
 
 
 def test_each_agent_gets_the_shape_that_it_reads() -> None:
-    hook = {"type": "command", "command": "takeback-hook claude-code", "timeout": 60}
+    hook = {"type": "command", "command": ours("claude-code"), "timeout": 60}
     claude = json.loads(settings.install("claude-code", ""))
     assert claude["hooks"]["PreToolUse"] == [{"hooks": [hook]}]
     cursor = json.loads(settings.install("cursor", ""))
     assert cursor["version"] == 1
-    assert cursor["hooks"]["preToolUse"] == [{"command": "takeback-hook cursor", "timeout": 60}]
+    assert cursor["hooks"]["preToolUse"] == [{"command": ours("cursor"), "timeout": 60}]
     gemini = json.loads(settings.install("gemini", ""))
     assert gemini["hooks"]["BeforeTool"][0]["hooks"][0]["timeout"] == 60_000  # milliseconds
     codex = json.loads(settings.install("codex", ""))

@@ -120,3 +120,25 @@ def test_a_reader_that_goes_away_is_no_error(world: Workspace) -> None:
         process = start(world, "log", stdout=pipe)
     done = ended(process)
     assert (done.code, done.stderr) == (0, ""), done
+
+
+STEERING = "\x1b]52;c;ZXZpbA==\x07", "\x1b[2K", "\r", "\x9b8m", "\u202e", "\x1b[8m"
+
+
+def test_what_a_file_says_does_not_steer_the_terminal(world: Workspace) -> None:
+    """An escape sequence in a file may set the clipboard of whoever looks at a diff."""
+    world.save()
+    (world.root / "plan.md").write_text("new" + "x".join(STEERING) + "end\n")
+    for words in (("diff",), ("diff", "--stat"), ("status",), ("log",)):
+        _, shown = on_terminal(world, *words)
+        plain = shown.replace("\r\n", "\n")
+        assert not [found for found in STEERING if found in plain]
+    _, shown = on_terminal(world, "diff")
+    assert r"\x1b]52;c;" in shown and r"\u202e" in shown
+
+
+def test_a_diff_in_a_pipe_is_a_patch(world: Workspace) -> None:
+    world.save()
+    (world.root / "plan.md").write_text("new\x0cpage\u202e\n")
+    shown = world.do("diff").stdout
+    assert "+new\x0cpage\u202e\n" in shown

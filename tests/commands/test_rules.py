@@ -15,6 +15,7 @@ from takeback.commands.rules import FOLDER, Head, Rule, program
 
 EFFECTS = {*map(str, Reach), "paths"} - {"restorable"}
 ROLES = {*REST, "-", "read", "write", "delete", "into", "target", "maybe", "irreversible", "unknown", "code"}
+ROLES |= {"prefix", "template", "renamed", "edited"}
 OPTIONS = {
     *(
         "flag",
@@ -42,7 +43,7 @@ OPTIONS = {
         "config",
         "sshoption",
     ),
-    *("placeholder", "braces", "command"),
+    *("placeholder", "braces", "command", "backup", "suffix", "ending", "prefix", "inplace"),
 }
 FOR_READERS = {
     *(
@@ -59,7 +60,7 @@ FOR_READERS = {
         "packs",
         "unpacks",
     ),
-    *("reads", "archive", "folder", "removes"),
+    *("reads", "archive", "folder", "removes", "top", "notes"),
 }
 
 

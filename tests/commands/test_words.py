@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from takeback.commands.shell import Block, Doubt, Part, Simple, read
-from takeback.commands.words import HOLE, WILD, is_known
+from takeback.commands.words import BARE, END, HOLE, QUOTED, WILD, is_known
 
 PIECES = st.sampled_from(
     [
@@ -71,9 +71,10 @@ def test_words_are_those_of_bash(text: str) -> None:
         ("$'\\x67it' $'\\160ush'", ("git", "push")),
         ("git \\\n  push", ("git", "push")),
         ("gi\\\nt push", ("git", "push")),
-        ("git $x \"$y\" a$z", ("git", HOLE, HOLE, f"a{HOLE}")),
+        ("git $1 \"$@\" a${z%x}", ("git", HOLE, HOLE, f"a{HOLE}")),
+        ("git $x \"$y\" a${z}", ("git", f"{BARE}x{END}", f"{QUOTED}y{END}", f"a{BARE}z{END}")),
         ("ls *.py a?b '*'", ("ls", f"{WILD}.py", f"a{WILD}b", "*")),
-        ("rm {a,b} {} {x}", ("rm", HOLE, "{}", "{x}")),
+        ("rm {a,b} {} {x}", ("rm", "a", "b", "{}", "{x}")),
         ("> out git push", ("git", "push")),
         ("git > out push", ("git", "push")),
         ("echo \"$(pwd)/x\" a\"$HOME\"", ("echo", "\3/x", "a\2")),

@@ -122,6 +122,39 @@ def test_an_agent_of_which_all_was_taken_back_has_nothing_left() -> None:
     assert not select.of_agent(story.history, "codex")
 
 
+def test_what_an_undo_reported_as_unknown_is_not_the_last_action_any_more() -> None:
+    story = Story()
+    first, second, third = (story.act(w) for w in ({"f": "1"}, {"g": "1", "h": "1"}, {"i": "1"}))
+
+    def report(action: str, **items: e.Did) -> None:
+        began = story.tell(e.RollbackBegan(e.RollbackKind.UNDO, (action,), ())).id
+        made = {entry.target.name: entry for entry in story.history.entries(action)}
+        told = [
+            e.Item(made[n].target, did, settles=(action,), seqs=(made[n].seq,)) for n, did in items.items()
+        ]
+        story.tell(e.RollbackEnded(began, tuple(told), ()))
+
+    assert select.last_action(story.history).actions == (third,)
+    report(third, i=e.Did.UNVERIFIABLE)
+    assert select.last_action(story.history).actions == (second,)
+    assert story.history.unsettled() == [third]
+    # What failed is tried again, also where something else of the action is unknown.
+    report(second, g=e.Did.UNVERIFIABLE, h=e.Did.FAILED)
+    assert select.last_action(story.history).actions == (second,)
+    assert story.history.unsettled() == [third]
+    report(second, h=e.Did.REMOVED)
+    assert story.history.unsettled() == [second, third]
+    assert select.last_action(story.history).actions == (first,)
+    # By its id it is meant as before.
+    assert [entry.target.name for entry in select.of_ids(story.history, [second]).entries] == ["g"]
+    # A human's answer is news, and is to be dealt with; that it never happened leaves nothing.
+    target, there = Target("files", "i"), version("1")
+    story.tell(e.ActionTold(third, happened=True, changes=(Change(target, there, version("2")),)))
+    assert select.last_action(story.history).actions == (third,)
+    story.tell(e.ActionTold(third, happened=False, changes=(Change(target, version("2"), version("")),)))
+    assert story.history.unsettled() == [second]
+
+
 def test_an_intent_goes_with_its_run() -> None:
     story = Story()
     run = story.run()

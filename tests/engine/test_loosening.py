@@ -111,7 +111,7 @@ def test_a_setting_that_nobody_has_classified_has_to_be_accepted(monkeypatch: py
                 table["new"] = ["*"]
         return found
 
-    usual, given = Config(), Config()
-    monkeypatch.setattr(loosening, "_plain", lambda one: plain(one if one is given else usual))
-    names = {one.name for one in to_accept(given)}
+    usual, marker = Config(), Config()
+    monkeypatch.setattr(loosening, "_plain", lambda given: plain(given if given is marker else usual))
+    names = {one.name for one in to_accept(marker)}
     assert names == {"files.new", "agents.new", "rules.commands.new", "rules.tools.new"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -17,10 +16,10 @@ from takeback.core.leases import Holder
 from takeback.errors import LeaseHeld
 from takeback.opening import open_workspace
 from takeback.testing.crash import child_environment
+from tests.clocks import another_time
 from tests.leases.test_processes import prepared
 from tests.outbox import tools
 
-FAKETIME = shutil.which("faketime")
 HOUR_S = 3600
 
 # Holds a lock, goes on when it is told to, and says what became of it.
@@ -35,27 +34,15 @@ with takeback.open(sys.argv[1]) as tb, tb.run("holder") as run, run.lock("src", 
 """
 
 
-@pytest.fixture(autouse=True)
-def _needs_faketime() -> None:
-    if not FAKETIME:
-        pytest.skip("not on this platform: there is no faketime")
-
-
 def elsewhen(words: list[str], at: Path | str, **more: Any) -> subprocess.Popen[str]:
     """Start a program with another time: as much later as `at` says, or as the file `at` says now."""
     env = {**child_environment(), "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
-    command = [str(FAKETIME), "-f", str(at), *words]
     if isinstance(at, Path):
         env |= {"FAKETIME_TIMESTAMP_FILE": str(at), "FAKETIME_NO_CACHE": "1"}
-        command = [
-            str(FAKETIME),
-            "-f",
-            "+0",
-            "env",
-            "-u",
-            "FAKETIME",
-            *words,
-        ]  # else that counts, not the file
+        # Without the variable the file counts.
+        command = [*another_time("+0"), "env", "-u", "FAKETIME", *words]
+    else:
+        command = [*another_time(at), *words]
     return subprocess.Popen(
         command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -83,3 +85,46 @@ def test_a_human_can(tb: Workspace) -> None:
     tb.leases.take("src", Holder("r999", "ann", processes.this_process()), ttl_s=60)
     assert "Let go of 1 lock." in takeback(tb, "locks", "release", "--all").stdout
     assert listed(tb) == []
+
+
+def interrupted(tb: Workspace, ttl_s: float = 600) -> str:
+    """A run that has locked src, wrote half of what it wanted to write there, and was killed."""
+    program = (
+        "import os, signal, sys, takeback\n"
+        "with takeback.open('.') as tb, tb.run('half') as run, run.lock('src', ttl_s=float(sys.argv[1])):\n"
+        "    open('src/a.py', 'w').write(f'half of {run.id}')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    env = {**os.environ, "TAKEBACK_HOME": str(tb.state.parent.parent)}
+    words = [sys.executable, "-c", program, str(ttl_s)]
+    assert subprocess.run(words, cwd=tb.root, env=env).returncode == -signal.SIGKILL
+    return list(tb.history.runs)[-1]
+
+
+def test_the_lock_of_a_run_that_died_is_listed_as_such_and_can_be_released(tb: Workspace) -> None:
+    dead = interrupted(tb)
+    (lock,) = listed(tb)
+    assert (lock["run"], lock["died"]) == (dead, True)
+    shown = takeback(tb, "locks").stdout
+    assert "which died" in shown
+    for way in (f"takeback resume {dead}", f"takeback undo {dead}", "takeback locks release src"):
+        assert way in shown
+    refused = takeback(tb, "run", "--", "touch", "src/b.py", code=125).stderr
+    assert f"is locked by {dead}, process" in refused and f"takeback undo {dead}" in refused
+    assert "Let go of 1 lock." in takeback(tb, "locks", "release", "src").stdout
+    assert "Locked src" in takeback(tb, "locks", "take", "src").stdout
+
+
+def test_whoever_takes_the_lock_of_one_that_died_is_told_what_it_left(tb: Workspace) -> None:
+    dead = interrupted(tb, ttl_s=0.05)
+    taken = takeback(tb, "locks", "take", "src", "--wait", "60", "--json").json
+    assert taken["left"] == [{"run": dead, "name": "src", "targets": ["src/a.py"]}]
+    takeback(tb, "locks", "release", "src")
+    dead = interrupted(tb, ttl_s=0.05)
+    said = takeback(tb, "locks", "take", "src", "--wait", "60").stdout
+    assert f"had locked src and left src/a.py. `takeback resume {dead}` goes on with it" in said
+
+
+def test_a_lock_that_ended_well_says_nothing_of_that(tb: Workspace) -> None:
+    takeback(tb, "locks", "take", "src", "--ttl", "0.05")
+    assert takeback(tb, "locks", "take", "src/a.py", "--wait", "60", "--json").json["left"] == []

@@ -1,22 +1,29 @@
-"""Leases between real processes: never two holders, and none that has to be waited for when its process is gone."""
+"""Leases between real processes: never two holders, and what a holder left that died is kept off or told."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
 import pytest
 
 from takeback import faults
 from takeback.core.leases import Holder, Lease
 from takeback.engine import processes
 from takeback.engine.leases import Leases
+from takeback.engine.seam import Action
+from takeback.errors import LeaseHeld
 from takeback.opening import open_workspace
 from takeback.storage.postgres.journal import PostgresJournal
 from takeback.storage.sqlite import SqliteJournal
+from takeback.workspace import Workspace
 from tests.runs import kill
 from tests.world.settings import write
 
@@ -68,18 +75,16 @@ def two_race(open_journal: OpenJournal, folder: Path, rounds: int) -> None:
     assert fences == sorted(set(fences))
 
 
-def hold(folder: Path) -> None:
+def hold(folder: Path, ttl_s: float) -> None:
     with (
         open_workspace(folder / "work", home=folder / "state", watching=False) as tb,
         tb.run("one", key="K") as run,
-        run.lock("src", ttl_s=3600),
+        run.lock("src", ttl_s=ttl_s),
     ):
+        (folder / "work/src").mkdir()
+        (folder / "work/src/a.py").write_text("half")
         (folder / "ready").touch()
         time.sleep(60)
-
-
-def test_a_holder_that_is_killed_frees_it_at_once(tmp_path: Path) -> None:
-    kill_the_holder(prepared(tmp_path))
 
 
 def prepared(folder: Path, settings: str = "") -> Path:
@@ -88,17 +93,112 @@ def prepared(folder: Path, settings: str = "") -> Path:
     return folder
 
 
-def kill_the_holder(tmp_path: Path) -> None:
-    pid = kill.start(hold, tmp_path, errors=tmp_path / "errors")
-    while not (tmp_path / "ready").exists():
+@contextmanager
+def killed(folder: Path, ttl_s: float = 3600) -> Iterator[Workspace]:
+    """A workspace in which a run wrote half of a file under its lock, and died."""
+    pid = kill.start(hold, folder, ttl_s, errors=folder / "errors")
+    while not (folder / "ready").exists():
         time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    assert kill.end(pid) == -signal.SIGKILL
+    with open_workspace(folder / "work", home=folder / "state", watching=False) as tb:
+        yield tb
+
+
+def holders(tb: Workspace) -> list[str]:
+    return [lease.holder.run for lease in tb.leases.live()]
+
+
+def test_what_a_killed_holder_had_locked_stays_locked(tmp_path: Path) -> None:
+    stays_locked(prepared(tmp_path))
+
+
+def stays_locked(folder: Path) -> None:
+    """Until its run is taken back."""
+    with killed(folder) as tb:
+        (dead,) = tb.history.runs
+        assert holders(tb) == [dead]
+        with tb.run("two") as run:
+            with pytest.raises(
+                LeaseHeld, match=rf"src/a.py is locked by {dead}, process \d+ .*, which died"
+            ) as held:
+                run.lock("src/a.py").__enter__()
+            for way in (f"takeback resume {dead}", f"takeback undo {dead}", "takeback locks release src"):
+                assert way in held.value.hint
+        assert (
+            tb.undo(dead, on_conflict="overwrite").verdict == "clean"
+        )  # since its last sign of life is older
+        assert holders(tb) == []
+        with tb.run("three") as run, run.lock("src") as lock:
+            assert not (folder / "work/src").exists()
+            assert not lock.left
+
+
+def test_a_run_that_goes_on_has_it_again_and_frees_it_at_its_end(tmp_path: Path) -> None:
+    with killed(prepared(tmp_path)) as tb:
+        (dead,) = tb.history.runs
+        with tb.run("one", key="K") as run:
+            assert run.id == dead
+            with tb.run("two") as other, pytest.raises(LeaseHeld):
+                other.lock("src").__enter__()
+            with run.lock("src"):
+                assert len(tb.leases.store.all()) == 1
+            assert holders(tb) == []
+
+
+def test_one_that_goes_on_without_asking_for_it_again_frees_it_too(tmp_path: Path) -> None:
+    with killed(prepared(tmp_path)) as tb:
+        with tb.run("one", key="K") as run:
+            assert holders(tb) == [run.id]
+        with tb.run("two") as other, other.lock("src") as lock:
+            assert holders(tb) == [other.id] and not lock.left
+
+
+def test_when_its_time_is_over_whoever_takes_it_is_told_what_stands(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told_what_stands(prepared(tmp_path), caplog)
+
+
+def told_what_stands(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with killed(folder, ttl_s=0.5) as tb, tb.run("two") as run:
+        (dead, _) = tb.history.runs
+        with run.lock("src/a.py", wait_s=60) as lock:
+            (left,) = lock.left
+            assert (left.run, left.name, left.targets) == (dead, "src", ("src", "src/a.py"))
+        assert f"{dead}, process " in caplog.text and "which died, had locked src" in caplog.text
+        assert "left src, src/a.py" in caplog.text and f"takeback undo {dead}" in caplog.text
+        with run.lock("src") as lock:
+            assert not lock.left
+
+
+def test_a_reboot_is_told_like_a_time_that_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with killed(prepared(tmp_path)) as tb, tb.run("two") as run:
+        (dead, _) = tb.history.runs
+        with apsw.Connection(str(tb.state / "journal.db")) as db:
+            db.execute("UPDATE leases SET boot = 'an earlier one'")
+        with run.lock("src") as lock:
+            assert [left.run for left in lock.left] == [dead]
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["between its calls", "in a call"])
+def test_an_agent_that_ends_frees_it_unless_a_call_of_it_was_cut_short(tmp_path: Path, is_open: bool) -> None:
+    place = prepared(tmp_path) / "work/a.py"
     with open_workspace(tmp_path / "work", home=tmp_path / "state", watching=False) as tb:
-        (old,) = tb.leases.live()
-        os.kill(pid, signal.SIGKILL)
-        assert kill.end(pid) == -signal.SIGKILL
-        assert tb.leases.live() == []
-        with tb.run("two") as run, run.lock("src") as lock:
-            assert lock.fence > old.fence
+        with subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+        ) as agent:
+            session = tb.session("agent", key="S", pid=agent.pid)
+            tb.leases.take("a.py", Holder(session.id, process=processes.describe(agent.pid)))
+            call = session.begin("Write", {"file_path": str(place), "content": "x"}, call_id="1")
+            assert isinstance(call, Action)
+            place.write_text("half")
+            if not is_open:
+                call.end()
+        tb.resume()
+        assert holders(tb) == ([session.id] if is_open else [])
+        tb.undo(session.id, on_conflict="overwrite")
+        assert holders(tb) == []
 
 
 def work(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from takeback.agents.settings import LAYOUTS, apply
+from takeback.agents.settings import LAYOUTS, apply, layout
 from takeback.errors import UsageError
 
 
@@ -87,6 +87,26 @@ def hooked(project: Path, home: Path) -> list[str]:
         if any(apply.has_ours(agent, path) for path in paths):
             found += [] if any(apply.is_switched_off(agent, path) for path in paths) else [agent]
     return found
+
+
+class Remaining(msgspec.Struct, frozen=True):
+    """Hooks of ours that an agent runs here: those in a file, or with a plugin of that name."""
+
+    path: Path
+    plugin: str = ""
+
+
+def remaining(agent: str, project: Path, home: Path) -> list[Remaining]:
+    """Everything through which this agent goes on being recorded here, and that is not switched off."""
+    paths = apply.everywhere(agent, project, home)
+    if any(apply.is_switched_off(agent, path) for path in paths):
+        return []
+    found = [Remaining(path) for path in paths if apply.has_ours(agent, path)]
+    decided: dict[str, Remaining | None] = {}
+    for path in paths if layout(agent).agent == "claude-code" else ():  # the nearest file decides
+        for name, on in apply.plugins(path).items():
+            decided.setdefault(name, Remaining(path, name) if on else None)
+    return found + [one for one in decided.values() if one]
 
 
 def present(project: Path, home: Path) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,8 @@ def answer(speech: Dialect, event: Event, failed: Unprotected) -> Answer:
     if isinstance(error, TakebackError):
         said = error.message + (f" ({error.hint})" if error.hint else "")
     why = f"Takeback cannot protect this: {said}"
-    if event.kind is Kind.BEGIN and failed.blocks:
+    # Where a part of Takeback is missing it is as if all of it were: that holds nobody up.
+    if event.kind is Kind.BEGIN and failed.blocks and not isinstance(error, ImportError):
         return speech.answer(event, Decision(do=Do.DENY, reason=why, warning=why))
     return speech.answer(event, Decision(warning=why))
 

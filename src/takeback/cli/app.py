@@ -13,7 +13,7 @@ import click
 
 from takeback import config
 from takeback._version import __version__
-from takeback.cli.session import Session
+from takeback.cli.session import Session, echo
 from takeback.errors import TakebackError
 
 COMMANDS = {
@@ -33,6 +33,7 @@ COMMANDS = {
     "approve": "Allow exactly what a question asks for, once",
     "deny": "Refuse what a question asks for",
     "handover": "Look after runs that wait for a human",
+    "settle": "Say whether a call in doubt happened",
     "outbox": "Deliver what runs deferred, and see what waits",
     "dead": "Look after what could not be delivered",
     "locks": "See who works on what, and lock it for yourself",
@@ -145,9 +146,9 @@ def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) ->
         body: dict[str, Any] = {"error": {"code": code, "message": message, "hint": hint}}
         click.echo(msgspec.json.encode(body).decode(), err=output.to_stderr)
     else:
-        click.echo(f"takeback: {message}", err=True)
+        echo(f"takeback: {message}", err=True)
         if hint:
-            click.echo(f"  {hint}", err=True)
+            echo(f"  {hint}", err=True)
     return exit_code
 
 

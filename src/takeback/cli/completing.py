@@ -11,6 +11,7 @@ from takeback.core import ids
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
+from takeback.engine.calls import in_doubt
 from takeback.engine.wording import call_text
 from takeback.opening import find_workspace
 
@@ -69,6 +70,8 @@ def _entries(kind: str, history: History) -> list[Entry]:
         return [approval for approval in history.approvals.values() if approval.life is Life.OPEN]
     if kind in _LIVES:
         return [run for run in history.runs.values() if run.life in _LIVES[kind]]
+    if kind == "in_doubt":
+        return [action for action in actions if action.is_tool and in_doubt(history, action)]
     if kind == "runs":
         return [*runs]
     if kind == "checkpoints":

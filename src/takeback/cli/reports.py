@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from takeback.cli.runs import way_to_settle
 from takeback.cli.session import Session, ago, paint, plural, shortened
 from takeback.core import ids
 from takeback.core.events import Did
@@ -15,6 +16,7 @@ from takeback.core.history import History
 from takeback.core.rollback import Verdict
 from takeback.core.selection import inside, outermost
 from takeback.core.subjects import Action, Run, Step
+from takeback.engine.calls import in_doubt
 from takeback.engine.foreseeing import leaves_something
 from takeback.engine.report import DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.errors import ConflictError, RollbackIncomplete
@@ -31,6 +33,7 @@ _NOTHING = {
     "redo": "Nothing to bring back.",
     "restore": "Nothing to restore: the workspace is as it was at that checkpoint.",
 }
+_NOTHING_ELSE = "Nothing else to take back."
 _CHOICES = {
     "keep": "keep {whose} and {do} the rest",
     "merge": "merge",
@@ -85,7 +88,9 @@ def print_report(
     for id in report.passed:
         session.line(f"Passed over {_called(history, id)}: {HIDDEN}.")
     if report.verdict is Verdict.NOTHING and not report.items:
-        session.line(_NOTHING[report.kind])
+        session.line(_NOTHING_ELSE if report.unsettled else _NOTHING[report.kind])
+        for id in report.unsettled:
+            session.line(f"It is unknown whether {_called(history, id)} happened.  {way_to_settle(id)}")
         return 0
     titles = WOULD_TITLES if report.preview else TITLES
     called = ", ".join(_called(history, id) for id in _concerned(history, report))
@@ -101,7 +106,7 @@ def print_report(
     if outer:
         name = shortened(outer.name, 40)
         session.line(f"It happened inside of {outer.id} ({name}). All of that:  takeback undo {outer.id}")
-    _print_close(session, report)
+    _print_close(session, history, report)
     for talk in (talk for talk in talks if talk.exact or forking):
         since = "from before it" if talk.exact else "with all that was said"
         new = f"claude --resume {talk.make()}" if forking else str(talk)
@@ -297,7 +302,7 @@ def _told(name: str, why: str) -> list[str]:
     return [f"{name}: {why}", *([f"  by hand: {command}"] if by_hand else [])]
 
 
-def _print_close(session: Session, report: RollbackReport) -> None:
+def _print_close(session: Session, history: History, report: RollbackReport) -> None:
     if report.preview:
         choose = f" Choose with --on-conflict {' | '.join(report.choices)}." if report.choices else ""
         return session.line(f"Nothing was changed.{choose}")
@@ -311,6 +316,9 @@ def _print_close(session: Session, report: RollbackReport) -> None:
         click.echo(f"Incomplete: {count} not as before.", err=True)
         for item in remaining[:NAMES_SHOWN]:
             click.echo(f"  {item.target.said}: {item.why.partition(BY_HAND)[0] or item.did}", err=True)
+        for id in report.of:
+            if id in history.actions and in_doubt(history, history.actions[id]):
+                click.echo(f"  if you know whether {id} happened   {way_to_settle(id)}", err=True)
 
 
 def _code(report: RollbackReport) -> int:

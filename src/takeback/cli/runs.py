@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 def settle(workspace: Workspace) -> None:
     """Find out what is true now of what a crash left open; not while somebody is at work."""
-    if workspace.history.open_actions() or workspace.history.open_runs():
+    if workspace.history.has_unended or workspace.history.open_runs():
         with suppress(RunBusy, SeatLost):
             workspace.recover()
 
@@ -47,6 +47,11 @@ def calls_of(history: History, run: Run, step: str = "") -> list[Action]:
 def doubtful(history: History, run: Run) -> list[Action]:
     """Calls of which nobody can tell whether they happened."""
     return [action for action in calls_of(history, run) if in_doubt(history, action)]
+
+
+def way_to_settle(id: str) -> str:
+    """How a human says whether a call in doubt happened."""
+    return f"takeback settle {id} --happened   or   --did-not"
 
 
 def steps_done(history: History, run: Run) -> list[Step]:

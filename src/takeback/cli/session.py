@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -77,7 +78,7 @@ class Session(msgspec.Struct):
         click.echo(msgspec.json.encode(value).decode())
 
     def line(self, text: str = "") -> None:
-        click.echo(text, err=self.to_stderr)
+        echo(text, err=self.to_stderr)
 
 
 class TakebackCommand(click.Command):
@@ -194,6 +195,30 @@ def shortened(text: str, most: int) -> str:
     """A text on one line, cut where it gets long. What would steer a terminal is spelt out."""
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+# What would steer a terminal, or reorder what it shows. Tabs, line ends and colours stay.
+_STEERING = re.compile(
+    "(?!\x1b\\[[0-9;]{1,9}m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def visible(text: str) -> str:
+    """Return this text as a terminal may show it: what would steer the terminal is spelt out, colours too."""
+    return _STEERING.sub(_spelt, text.replace("\x1b", "\\x1b"))
+
+
+def _spelt(found: re.Match[str]) -> str:
+    return repr(found[0])[1:-1]
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print for a person. Only colours may steer their terminal, whatever file or name the text quotes.
+
+    What is not a terminal gets the text as it is: a diff is a patch there.
+    """
+    stream = sys.stderr if err else sys.stdout
+    click.echo(_STEERING.sub(_spelt, text) if stream.isatty() else text, err=err)
 
 
 def sized(count: int) -> str:

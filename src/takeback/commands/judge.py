@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from takeback.commands import programs, shell
+from takeback.commands.constants import ALL, Constants, Way, resolved
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
 from takeback.commands.links import links_made, through
 from takeback.commands.paths import Ground, normal, place, shown
 from takeback.commands.rules import changes_behaviour
 from takeback.commands.shell import Block, Doubt, Part, Simple
 from takeback.commands.sink import Folders, Sink
-from takeback.commands.words import HERE, HOLE, HOME, WILD, is_known
+from takeback.commands.words import HERE, HOLE, HOME, WILD, as_given, is_known
 
 NESTED_MAX = 8
 FOLDERS_MAX = 8
@@ -43,13 +44,8 @@ def classify(
     if isinstance(line, str):
         walk.part(shell.read(line), (normal(cwd),))
     else:
-        walk.simple(Simple(tuple(map(_as_given, line))), (normal(cwd),), None)
+        walk.simple(Simple(tuple(map(as_given, line))), (normal(cwd),), None)
     return walk.judgement()
-
-
-def _as_given(word: str) -> str:
-    """An argument that no shell has touched. It is known, unless it has a character that no word may have."""
-    return "".join(HOLE if char < "\x04" else char for char in word)
 
 
 class _After(msgspec.Struct, frozen=True):
@@ -68,7 +64,8 @@ class _Walk:
         self._touched: dict[Touched, None] = {}
         self._background = False
         self._links: dict[str, str] = {}
-        """The symbolic links that the line makes, and where each leads."""
+        """The links that the line makes, and where each leads."""
+        self._constants = Constants()
 
     def judgement(self) -> Judgement:
         reach = worst(reason.reach for reason in self._reasons)
@@ -87,17 +84,21 @@ class _Walk:
                 return self._joined(part, folders)
             case Block(kind=shell.PIPE):
                 for before, one in zip((None, *part.parts), part.parts, strict=False):
-                    self.part(one, folders, before)
+                    self._in_another_shell([one], folders, before)
+                # Some shells run the last one themselves.
+                self._constants.forget(self._constants.changed_in(part))
                 return _After(folders, folders)
             case Block(kind=shell.APART):
-                self._in_order(part.parts, folders)
+                self._in_another_shell(part.parts, folders)
                 return _After(folders, folders)
             case Block(kind=shell.BACKGROUND):
                 self._background = True
-                self._in_order(part.parts, folders)
+                self._in_another_shell(part.parts, folders)
                 return _After(folders, folders)
             case Block(kind=shell.REPEATED):
                 return self._repeated(part, folders)
+            case Block(kind=shell.BRANCHES):
+                return self._branches(part, folders)
             case Block(kind=shell.FUNCTION):
                 return self._function(part, folders)
             case _:
@@ -109,29 +110,85 @@ class _Walk:
             after = self.part(part, after.any, feeder)
         return after
 
+    def _in_another_shell(self, parts: Iterable[Part], folders: Folders, feeder: Part | None = None) -> None:
+        """What it does to the folder and to variables ends with it."""
+        before = self._constants.now()
+        self._in_order(parts, folders, feeder)
+        self._constants.back_to(before)
+
     def _joined(self, block: Block, folders: Folders) -> _After:
         """`a && b`: b runs only where a went well. `a || b`: only where it did not."""
-        after = _After(folders, folders)
+        after, passed = _After(folders, folders), [self._constants.now()]
         for part in block.parts:
             then = self.part(part, after.well if block.kind == shell.AND else after.any)
             well = then.well if block.kind == shell.AND else _both(after.well, then.well)
             after = _After(well, _both(after.any, then.any))
+            passed.append(self._constants.now())
+        self._constants.join(passed)
+        return after
+
+    def _branches(self, block: Block, folders: Folders) -> _After:
+        after = _After(folders, folders)
+        for part in block.parts:
+            before = self._constants.now()
+            after = self.part(part, after.any)
+            self._constants.join([before])
         return after
 
     def _repeated(self, block: Block, folders: Folders) -> _After:
         if _moves(block):
             folders = (None,)
-        return _After(folders, self._in_order(block.parts, folders).any)
+        changed = self._constants.changed_in(block)
+        over = [text for word in block.words for text in self._over(word, folders)]
+        self._constants.forget(changed)
+        if block.name and not any(block.name in self._constants.changed_in(part) for part in block.parts):
+            self._constants.set(block.name, over)
+        after = self._in_order(block.parts, folders).any
+        self._constants.forget(changed)
+        return _After(folders, after)
 
     def _function(self, block: Block, folders: Folders) -> _After:
         """Its body counts as if it ran, wherever it may be called."""
         self._functions.add(block.name)
+        changed = {name for part in block.parts for name in self._constants.changed_in(part)}
+        self._constants.forget(changed, for_good=True)
+        before = self._constants.now()
+        self._constants.forget([ALL])
         self._in_order(block.parts, (None,))
+        self._constants.back_to(before)
         after: Folders = (None,) if _moves(block) else folders
         return _After(after, after)
 
     def simple(self, simple: Simple, folders: Folders, feeder: Part | None) -> _After:
+        """One command, in each way in which the variables in it may be set."""
         self._in_order(simple.inside, folders)
+        ways = self._constants.ways(_texts_of(simple))
+        if ways == [{}]:
+            after = self._one_way(simple, folders, feeder)
+        else:
+            each = [self._one_way(_put_in(simple, way), folders, feeder) for way in ways]
+            after = _After(
+                _every(folder for one in each for folder in one.well),
+                _every(folder for one in each for folder in one.any),
+            )
+        for name, value in simple.values:
+            if value is None:
+                self._constants.forget([name], for_good=name == ALL)
+            else:
+                self._constants.set(name, self._texts(value, folders))
+        return after
+
+    def _texts(self, text: str, folders: Folders) -> list[str]:
+        """All that a text may be, its variables put in, where a shell splits nothing. `cd` does not change it."""
+        found = [resolved(text, way, splits=False) for way in self._constants.ways([text])]
+        return [one.replace(HERE, HOLE if at is None else at) for one in found for at in folders]
+
+    def _over(self, word: str, folders: Folders) -> list[str]:
+        """The same for a word that a loop goes over, which is split."""
+        ways = self._constants.ways([word])
+        return [text for way in ways for text in self._texts(resolved(word, way), folders)]
+
+    def _one_way(self, simple: Simple, folders: Folders, feeder: Part | None) -> _After:
         for name in filter(changes_behaviour, simple.assigned):
             if name == "IFS" and simple.words[:1] == ("read",):
                 continue  # how lines are read
@@ -143,6 +200,7 @@ class _Walk:
                 self.touch(redirect.path, folders, ("redirection", ">", redirect.path), "(redirection)")
             elif redirect.path.startswith(("/dev/tcp/", "/dev/udp/")):
                 self.say(Reach.IRREVERSIBLE, (redirect.path,), "(redirection)", "opens a connection")
+        self._constants.after(simple, simple.words)
         if not simple.words or simple.words[0] in self._functions:
             return _After(folders, folders)
         if (moved := _moved(simple.words, folders, self._ground)) is not None:
@@ -171,14 +229,15 @@ class _Walk:
         *,
         deletes: bool = False,
         somewhere: bool = False,
+        makes: bool = False,
     ) -> None:
         """A path is written or deleted."""
         for folder in folders:
             found = place(self._ground, word, folder, deletes=deletes)
             if found is None:
                 continue
-            if somewhere:
-                found = msgspec.structs.replace(found, exact=False)
+            if somewhere or (makes and found.names is not None):
+                found = msgspec.structs.replace(found, exact=False, makes=makes)
             for one in (found, *through(self._ground, found, self._links)):
                 self._touched[one] = None
                 does = "deletes" if deletes else "writes"
@@ -203,8 +262,10 @@ class _Walk:
         if HOLE in text:
             self.say(Reach.UNKNOWN, words, "(shell)", "a part of the line that it runs is not known")
         self._nested += 1
+        outer, self._constants = self._constants, Constants()
         plain = text.replace(HOLE, "${_}").replace(WILD, "*").replace(HOME, "$HOME").replace(HERE, "$PWD")
         self._in_order(shell.read(plain).parts, folders)
+        self._constants = outer
         self._nested -= 1
 
     def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[Sink], None]) -> None:
@@ -224,12 +285,32 @@ class _Walk:
         return False
 
 
+# Variables
+
+
+def _texts_of(simple: Simple) -> Iterable[str]:
+    return (*simple.words, *(redirect.path for redirect in simple.redirects), simple.stdin or "")
+
+
+def _put_in(simple: Simple, way: Way) -> Simple:
+    return msgspec.structs.replace(
+        simple,
+        words=tuple(resolved(word, way) for word in simple.words),
+        redirects=tuple(shell.Redirect(resolved(r.path, way), r.writes) for r in simple.redirects),
+        stdin=None if simple.stdin is None else resolved(simple.stdin, way, splits=False),
+    )
+
+
 # Folders
 
 
 def _both(one: Folders, other: Folders) -> Folders:
-    both = tuple(dict.fromkeys((*one, *other)))
-    return both if len(both) <= FOLDERS_MAX else (None,)
+    return _every((*one, *other))
+
+
+def _every(folders: Iterable[str | None]) -> Folders:
+    every = tuple(dict.fromkeys(folders))
+    return every if len(every) <= FOLDERS_MAX else (None,)
 
 
 def _moved(words: Sequence[str], folders: Folders, ground: Ground) -> Folders | None:

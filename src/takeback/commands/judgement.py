@@ -57,6 +57,8 @@ class Touched(msgspec.Struct, frozen=True):
     """Where it leads, links followed, where that is another place."""
     names: str | None = None
     """Where a wildcard was given: how those names in this folder begin that are meant."""
+    makes: bool = False
+    """Whether such names are meant too that are not there yet."""
 
 
 class Judgement(msgspec.Struct, frozen=True):

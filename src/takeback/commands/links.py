@@ -1,4 +1,4 @@
-"""Symbolic links that a line makes and then goes through: they are not there yet, so looking does not find them."""
+"""Links that a line makes and then goes through: they are not there yet, so looking does not find them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from takeback.commands.words import WILD, is_known
 
 def links_made(ground: Ground, words: Sequence[str], folder: str | None) -> dict[str, str]:
     """The links that a command makes from this folder, each with where it leads."""
-    if not words or posixpath.basename(words[0]) != "ln" or not any(map(_is_symbolic, words[1:])):
+    if not words or not _links(posixpath.basename(words[0]), words[1:]):
         return {}
     operands = [word for word in words[1:] if not word.startswith("-")]
     if not operands or not all(map(is_known, operands)):
@@ -50,5 +50,12 @@ def through(ground: Ground, touched: Touched, links: Mapping[str, str]) -> Itera
             yield from through(ground, led, {name: to for name, to in links.items() if name != link})
 
 
-def _is_symbolic(word: str) -> bool:
-    return word == "--symbolic" or (word.startswith("-") and not word.startswith("--") and "s" in word)
+def _links(program: str, words: Sequence[str]) -> bool:
+    """Whether a command makes links: of either kind, for what is written through a hard link is written there too."""
+    return program in ("ln", "link") or (program == "cp" and any(map(_makes_links, words)))
+
+
+def _makes_links(word: str) -> bool:
+    """Whether an option tells `cp` to make links."""
+    short = word.startswith("-") and not word.startswith("--") and set("ls") & set(word)
+    return bool(short) or word in ("--link", "--symbolic-link")

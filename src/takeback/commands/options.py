@@ -11,7 +11,7 @@ from takeback.commands.words import HOLE, WILD
 
 REST = {"argv", "line", "script"}
 """Operands that are a command: all that follows belongs to it, whatever it looks like."""
-WITH_VALUE = {"value", "write", "delete", "chdir", "line", "method", "argv"}
+WITH_VALUE = {"value", "write", "delete", "chdir", "line", "method", "argv", "prefix"}
 
 
 class Given(msgspec.Struct):

@@ -27,8 +27,8 @@ class Ground(msgspec.Struct, frozen=True):
 def place(ground: Ground, word: str, folder: str | None, *, deletes: bool = False) -> Touched | None:
     """The path that a word means in this folder; None where writing there does nothing."""
     exact, names = True, None
-    if word.startswith(HERE):
-        word = "." + word[1:]
+    if word.startswith(HERE) and folder is not None:
+        word = folder + word[1:]
     if word.startswith((HOME, "~/")) or word == "~":
         word = ground.home + word[1:]
     elif word.startswith("~"):

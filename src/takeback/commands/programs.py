@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from takeback.commands import readers
+from takeback.commands.companions import BESIDE, companions, made_of
 from takeback.commands.judgement import Reach, worst
 from takeback.commands.options import REST, Given, sort_words, with_roles
 from takeback.commands.paths import shown
@@ -97,7 +98,7 @@ class _Command:
         if rule.reader:
             told = readers.Told(self._sink, self._words, given, self._folders, known.name, options)
             readers.READERS[rule.reader](told)
-        self._operands(known, roles, given)
+        self._operands(known, rule, roles, given)
         if rule.writes and not self._writes:
             self._touch(known, rule.writes, somewhere=True)
         if rest_role := next((role for role in roles if role in REST), ""):
@@ -110,11 +111,27 @@ class _Command:
     def _say(self, reach: Reach, known: Known, why: str, back: str = "") -> None:
         self._sink.say(reach, self._words, known.name or "(no rule)", why, back)
 
-    def _touch(self, known: Known, word: str, *, deletes: bool = False, somewhere: bool = False) -> None:
+    def _touch(
+        self,
+        known: Known,
+        word: str,
+        *,
+        deletes: bool = False,
+        somewhere: bool = False,
+        makes: bool = False,
+    ) -> None:
         self._writes = True
         if word == "-":
             return  # the usual name of the standard output
-        self._sink.touch(word, self._folders, self._words, known.name, deletes=deletes, somewhere=somewhere)
+        self._sink.touch(
+            word,
+            self._folders,
+            self._words,
+            known.name,
+            deletes=deletes,
+            somewhere=somewhere,
+            makes=makes,
+        )
 
     # Options
 
@@ -131,6 +148,8 @@ class _Command:
         match meaning:
             case "write" | "delete" if value:
                 self._touch(known, value, deletes=meaning == "delete")
+            case "prefix" if value:
+                self._touch(known, value + WILD, makes=True)
             case "here":
                 self._touch(known, ".", somewhere=True)
             case "chdir":
@@ -159,28 +178,38 @@ class _Command:
 
     # Operands
 
-    def _operands(self, known: Known, roles: list[str], given: Given) -> None:
+    def _operands(self, known: Known, rule: Rule, roles: list[str], given: Given) -> None:
         roles = [role for role in roles if role not in REST]
         for word, role in with_roles(given.operands, roles):
-            match role:
-                case "write" | "delete":
-                    self._touch(known, word, deletes=role == "delete")
-                case "maybe" if word.startswith(("/", "../", "~")) or word == "..":
-                    self._touch(known, word, somewhere=True)
-                case "into":
-                    self._touch(known, word, somewhere=True)
-                case "target" if re.match(r"[\w.@\[\]-]+:|\w+://", word):
-                    self._say(Reach.IRREVERSIBLE, known, f"writes to {word}, on another machine")
-                case "target" if word.startswith(HOLE):
-                    self._say(Reach.UNKNOWN, known, "where it writes is not known")
-                case "target":
-                    self._touch(known, word, somewhere=True)
-                case "irreversible" | "unknown":
-                    self._say(Reach(role), known, f"given {word}" if is_known(word) else "given a file")
-                case "sql":
-                    self._sql(known, word)
-                case "code":
-                    self._sink.line(word, self._folders, self._words)
+            if role in BESIDE or given.has("inplace"):
+                for beside in companions(rule, given, word):
+                    self._touch(known, beside, makes=True)
+            self._operand(known, role, word, given)
+
+    def _operand(self, known: Known, role: str, word: str, given: Given) -> None:
+        if named := made_of(role, word):
+            self._touch(known, named, makes=True)
+        match role:
+            case "edited" if given.has("inplace"):
+                self._touch(known, word)
+            case "write" | "delete":
+                self._touch(known, word, deletes=role == "delete")
+            case "maybe" if word.startswith(("/", "../", "~")) or word == "..":
+                self._touch(known, word, somewhere=True)
+            case "into":
+                self._touch(known, word, somewhere=True)
+            case "target" if re.match(r"[\w.@\[\]-]+:|\w+://", word):
+                self._say(Reach.IRREVERSIBLE, known, f"writes to {word}, on another machine")
+            case "target" if word.startswith(HOLE):
+                self._say(Reach.UNKNOWN, known, "where it writes is not known")
+            case "target":
+                self._touch(known, word, somewhere=True)
+            case "irreversible" | "unknown":
+                self._say(Reach(role), known, f"given {word}" if is_known(word) else "given a file")
+            case "sql":
+                self._sql(known, word)
+            case "code":
+                self._sink.line(word, self._folders, self._words)
 
     def _sql(self, known: Known, text: str) -> None:
         from takeback.commands import sql

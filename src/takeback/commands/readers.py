@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from takeback.commands.companions import in_place_backups
 from takeback.commands.judgement import Reach
 from takeback.commands.options import Given, sort_words, spelling, takes_value
 from takeback.commands.paths import shown
@@ -33,11 +34,17 @@ class Told(msgspec.Struct, frozen=True):
         self.sink.say(reach, self.words, self.rule, why)
 
     def touch(
-        self, word: str, folders: Folders = (), *, deletes: bool = False, somewhere: bool = False
+        self,
+        word: str,
+        folders: Folders = (),
+        *,
+        deletes: bool = False,
+        somewhere: bool = False,
+        makes: bool = False,
     ) -> None:
         """A path that it writes, here or in other folders."""
         where = folders or self.folders
-        self.sink.touch(word, where, self.words, self.rule, deletes=deletes, somewhere=somewhere)
+        self.sink.touch(word, where, self.words, self.rule, deletes=deletes, somewhere=somewhere, makes=makes)
 
 
 Reader = Callable[[Told], None]
@@ -85,6 +92,9 @@ def sed(told: Told) -> None:
     if told.given.has("inplace"):
         for file in files:
             told.touch(file)
+            for suffix in filter(None, told.given.values("inplace")):
+                for backup in in_place_backups(file, suffix):
+                    told.touch(backup, makes=True)
 
 
 def awk(told: Told) -> None:
@@ -113,7 +123,8 @@ def tar(told: Told) -> None:
     if given.has("runs") or given.has("unknown") or given.unclear:
         told.say(Reach.UNKNOWN, "it may run something, or write anywhere")
     if given.has("unpacks"):
-        told.touch(".", folders, somewhere=True)
+        for folder in (*filter(None, given.values("top")), "."):
+            told.touch(folder, folders, somewhere=True)
     elif given.has("packs"):
         for archive in given.values("archive"):
             if re.match(r"[\w.@-]+:", archive):
@@ -122,6 +133,13 @@ def tar(told: Told) -> None:
                 told.touch(archive)
     elif not given.has("reads"):
         told.say(Reach.UNKNOWN, "what it is to do is not known")
+    _tar_beside(told, given, folders)
+
+
+def _tar_beside(told: Told, given: Given, folders: Folders) -> None:
+    """What it writes or deletes besides its archive and what is in it."""
+    for file in given.values("notes"):
+        told.touch(file)
     if given.has("removes"):
         for file in given.operands:
             told.touch(file, folders, deletes=True)
@@ -189,7 +207,8 @@ def sqlite(told: Told) -> None:
         if re.search(r"attach|load_extension|writefile|edit\s*\(", text, re.IGNORECASE):
             told.say(Reach.UNKNOWN, "it may write other files")
         elif reach is Reach.IRREVERSIBLE and file != ":memory:":
-            told.touch(file)
+            for end in ("", "-journal", "-wal", "-shm"):
+                told.touch(file + end)
         elif reach is Reach.UNKNOWN:
             told.say(reach, why)
 

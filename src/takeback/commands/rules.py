@@ -34,6 +34,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keba
     """What options mean: those of one kind together, separated by spaces."""
     everywhere: dict[str, str] = {}
     """The same for options that may stand before and after each subcommand."""
+    beside: str = ""
+    """Endings of files that it may write beside each path that it names, with `*` for anything."""
     writes: str = ""
     """A folder below which it writes, besides what it names."""
     remote: bool = False

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from takeback.commands.words import HOLE, Misread, as_letters, from_letters, word_of, words_of
+from takeback.commands.words import (
+    HOLE,
+    Misread,
+    as_letters,
+    from_letters,
+    target_and_words,
+    value_of,
+    word_of,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -23,6 +32,8 @@ BYTES_MAX = 100_000
 INTRICATE_MAX = 1000
 """Of what makes the parser try many ways, each of which may go on to the end: this many take a tenth of a second."""
 _INTRICATE = re.compile(r"=\(|<<|\||\$\{")
+_SETS_BY_THE_WAY = re.compile(r"\(\(|\$\[|\$\{[^}]*=|\[\[[^\]]*-(?:eq|ne|lt|le|gt|ge)\b")
+"""What may set a variable inside a word or a test."""
 STATEMENTS = {
     *(
         "command",
@@ -59,6 +70,8 @@ class Simple(msgspec.Struct, frozen=True):
     """What it reads from a here-document, where that is known."""
     inside: tuple[Part, ...] = ()
     """Substitutions: they run before it."""
+    values: tuple[tuple[str, str | None], ...] = ()
+    """Variables that the shell itself sets, each with its text; None where that is not known, `*` for any."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -67,6 +80,9 @@ class Block(msgspec.Struct, frozen=True):
     kind: str
     parts: tuple[Part, ...]
     name: str = ""
+    """The function that it is, or the variable that it goes on with."""
+    words: tuple[str, ...] = ()
+    """What that variable holds, one after the other."""
 
 
 class Doubt(msgspec.Struct, frozen=True):
@@ -81,6 +97,8 @@ SEQUENCE, AND, OR, PIPE = "sequence", "and", "or", "pipe"
 APART = "apart"
 """In a shell of its own: what it does to the folder ends with it."""
 REPEATED = "repeated"
+BRANCHES = "branches"
+"""Of its parts, some run and others do not."""
 FUNCTION = "function"
 BACKGROUND = "background"
 
@@ -103,6 +121,8 @@ def read(text: str) -> Block:
     plain = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", text)
     if plain != text:
         doubts.append(Doubt("it has control characters in it"))
+    if _SETS_BY_THE_WAY.search(plain):
+        doubts.append(Simple((), values=(("*", None),)))
     source = as_letters(plain).encode("ascii")
     root = _parser().parse(source).root_node
     if root.has_error:
@@ -150,9 +170,13 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 def _children(node: Node, depth: int) -> tuple[Part, ...]:
     """The parts below a node, each where a shell would run it."""
+    return _in_a_row(node.children, depth)
+
+
+def _in_a_row(nodes: Iterable[Node], depth: int) -> tuple[Part, ...]:
     found: list[Part] = []
     last: Node | None = None
-    for child in node.children:
+    for child in nodes:
         if child.type == "&" and found:
             found[-1] = Block(BACKGROUND, (found[-1],))
         elif child.is_named:
@@ -190,19 +214,59 @@ def _converted(node: Node, depth: int) -> Iterator[Part]:
             yield Block(PIPE, _children(node, depth))
         case "subshell" | "command_substitution" | "process_substitution":
             yield from _apart(node, depth)
-        case "while_statement" | "for_statement" | "c_style_for_statement":
-            yield Block(REPEATED, _children(node, depth))
+        case "for_statement" | "while_statement" | "c_style_for_statement":
+            yield _loop(node, depth)
+        case "if_statement" | "elif_clause" | "case_statement":
+            yield Block(BRANCHES, tuple(_branches(node, depth)))
         case "function_definition":
             name = node.child_by_field_name("name")
             yield Block(FUNCTION, _children(node, depth), _text(name) if name else HOLE)
         case "variable_assignment":
-            yield Simple((), (_assigned(node),), inside=_children(node, depth))
+            set_to = (_assigned(node), _value(node))
+            yield Simple((), set_to[:1], inside=_children(node, depth), values=(set_to,))
         case "declaration_command" | "unset_command" | "test_command" | "compound_statement":
+            yield from _redeclared(node)
             if node.type != "compound_statement" or _text(node).startswith("(("):
                 yield from _evaluated(node)
             yield from _children(node, depth)
         case _:
             yield from _children(node, depth)
+
+
+def _value(node: Node) -> str | None:
+    """The text that a variable is set to; None where it is an array, a part of one, or what it held and more."""
+    value = node.child_by_field_name("value")
+    kinds = {child.type for child in node.children}
+    if "subscript" in kinds or "=" not in kinds or (value is not None and value.type == "array"):
+        return None
+    return "" if value is None else value_of(value)
+
+
+def _redeclared(node: Node) -> Iterator[Part]:
+    """With `declare -n`, `-i` or `-u` a variable does not hold what it is set to."""
+    if re.match(r"\w+\s+-|unset", _text(node)):
+        yield Simple((), values=(("*", None),))
+
+
+def _loop(node: Node, depth: int) -> Block:
+    """A loop, perhaps over words. Without `in`, `for` goes over the arguments of the shell."""
+    if node.type != "for_statement":
+        return Block(REPEATED, _children(node, depth))
+    variable = node.child_by_field_name("variable")
+    named = words_of(node.children_by_field_name("value"))
+    words = named if any(child.type == "in" for child in node.children) else [HOLE]
+    return Block(REPEATED, _children(node, depth), _text(variable) if variable else HOLE, tuple(words))
+
+
+def _branches(node: Node, depth: int) -> Iterator[Part]:
+    """Each condition, and each part that runs only under one."""
+    arm: list[Node] = []
+    for child in node.children:
+        if child.type in ("then", "elif_clause", "else_clause", "case_item"):
+            yield Block(SEQUENCE, _in_a_row(arm, depth))
+            arm = []
+        arm.append(child)
+    yield Block(SEQUENCE, _in_a_row(arm, depth))
 
 
 def _apart(node: Node, depth: int) -> Iterator[Part]:
@@ -352,7 +416,7 @@ def _each(nodes: list[Node]) -> Iterator[Node]:
 def _file(node: Node, words: list[str]) -> Iterator[Redirect]:
     operator = next((child.type for child in node.children if not child.is_named), "")
     # The parser gives all words that follow to the redirection; a shell gives it only the first.
-    target, *more = words_of(node.children_by_field_name("destination")) or [""]
+    target, more = target_and_words(node.children_by_field_name("destination"))
     words += more
     if operator not in (">&", "<&", ">&-", "<&-") or not re.fullmatch(r"\d*-?", target):
         yield Redirect(target, operator not in ("<", "<&", "<&-"))

@@ -24,8 +24,12 @@ class Sink(Protocol):
         *,
         deletes: bool = False,
         somewhere: bool = False,
+        makes: bool = False,
     ) -> None:
-        """It writes or deletes this path; with `somewhere`, something at or below it."""
+        """It writes or deletes this path; with `somewhere`, something at or below it.
+
+        With `makes`, a wildcard means names that are not there yet, too.
+        """
 
     def moved(self, word: str, folders: Folders) -> Folders:
         """The folders that a word leads to."""

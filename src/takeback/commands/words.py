@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from takeback.commands import braces
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
@@ -18,6 +20,13 @@ WILD = "\1"
 HOME = "\2"
 HERE = "\3"
 """Where a path begins at the home folder, or at the current one by its full name."""
+
+BARE, QUOTED, END = "\4", "\5", "\6"
+"""A variable by its name, without quotes around it or inside them, and where the name ends: see constants.py."""
+
+_MARKS = frozenset(f"{HOLE}{WILD}{HOME}{HERE}{BARE}{QUOTED}{END}")
+_NOT_A_CHARACTER = re.compile(r"[\x00-\x06\x0e-\x11]")
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|(!)|\{(!)\})")
 
 _ANSI = {
     "a": "\a",
@@ -72,43 +81,78 @@ class Misread(Exception):
 
 def is_known(word: str) -> bool:
     """Whether these are exactly the characters that a program is given."""
-    return not any(mark in word for mark in (HOLE, WILD, HOME, HERE))
+    return _MARKS.isdisjoint(word)
+
+
+def as_given(word: str) -> str:
+    """An argument that no shell has touched. It is known, unless it has a character that no word may have."""
+    return _NOT_A_CHARACTER.sub(HOLE, word)
 
 
 def word_of(node: Node) -> str:
-    """The text of a word. Raises Misread where the parser cannot be right."""
+    """The text of one word. Raises Misread where the parser cannot be right."""
+    return _one(_raw(node))
+
+
+def value_of(node: Node) -> str:
+    """The same in an assignment, where braces mean nothing."""
+    return braces.literal(_raw(node))
+
+
+def _one(raw: str) -> str:
+    words = _several(raw)
+    return words[0] if len(words) == 1 else braces.known_start(raw) + HOLE
+
+
+def _several(raw: str) -> list[str]:
+    try:
+        return braces.expanded(raw)
+    except braces.TooMany:
+        return [braces.known_start(raw) + HOLE]
+
+
+def _raw(node: Node) -> str:
+    """The text of a word, with its braces marked."""
     text = _text(node)
     if node.has_error:
         raise Misread("a word that does not end")
     match node.type:
-        case "concatenation":
-            return _braced("".join(_parts(node)))
+        case "concatenation" | "command_name" | "brace_expression":
+            return "".join(_parts(node))
         case "string" | "translated_string":
             return _in_quotes(node)
         case "raw_string":
             return text[1:-1]
         case "ansi_c_string":
             return _ansi(text[2:-1])
-        case "command_name":
-            return _braced("".join(_parts(node)))
         case "process_substitution":
             return "/dev/fd/63"
         case kind if kind in _EXPANSIONS:
-            return _expanded(text)
+            return _expanded(text, BARE)
         case "word" | "number" | "extglob_pattern" | "regex" | "test_operator" | "variable_name":
-            return _braced(_unquoted(text)) if node.named_child_count == 0 else HOLE
+            return _unquoted(text) if node.named_child_count == 0 else HOLE
         case _:
             return HOLE
 
 
 def words_of(nodes: Sequence[Node]) -> list[str]:
     """The words of a command. Those with nothing between them, or only a backslash at the end of a line, are one."""
+    return [word for raw in _raws(nodes) for word in _several(raw)]
+
+
+def target_and_words(nodes: Sequence[Node]) -> tuple[str, list[str]]:
+    """The first word, which stays one, and the words that follow it."""
+    first, *more = _raws(nodes) or [""]
+    return _one(first), [word for raw in more for word in _several(raw)]
+
+
+def _raws(nodes: Sequence[Node]) -> list[str]:
     found: list[str] = []
     last: Node | None = None
     for node in nodes:
-        word = word_of(node)
+        word = _raw(node)
         if last is not None and _continues(last, node):
-            found[-1] = _braced(found[-1] + word)
+            found[-1] += word
         else:
             found.append(word)
         last = node
@@ -130,7 +174,7 @@ def _parts(node: Node) -> Iterator[str]:
     for child in node.children:
         yield _unquoted(from_letters(source[at - node.start_byte : child.start_byte - node.start_byte]))
         if child.is_named:
-            yield word_of(child)
+            yield _raw(child)
         else:
             yield _unquoted(_text(child))
         at = child.end_byte
@@ -148,16 +192,19 @@ def _in_quotes(node: Node) -> str:
             # The parser counts spaces before a backtick as its own.
             inner = from_letters(source[first:last])
             spaces = inner[: len(inner) - len(inner.lstrip())]
-            found += [_escaped(from_letters(source[at:first])), spaces, _expanded(inner.lstrip())]
+            found += [_escaped(from_letters(source[at:first])), spaces, _expanded(inner.lstrip(), QUOTED)]
             at = last
     found.append(_escaped(from_letters(source[at:end])))
     return "".join(found)
 
 
-def _expanded(text: str) -> str:
+def _expanded(text: str, how: str) -> str:
     if text in _HOMES:
         return HOME
-    return HERE if text in _HERES else HOLE
+    if text in _HERES:
+        return HERE
+    named = _VARIABLE.fullmatch(text)
+    return f"{how}{next(filter(None, named.groups()))}{END}" if named else HOLE
 
 
 def _escaped(text: str) -> str:
@@ -180,16 +227,8 @@ def _unquoted(text: str) -> str:
         if plain:
             found.append("" if plain == "\n" else plain)
         else:
-            found.append(WILD if escaped in "*?[" else escaped)
-    return "".join(found)
-
-
-def _braced(word: str) -> str:
-    """`{a,b}` becomes several words. Which ones does not matter: it is not known."""
-    brace = word.find("{")
-    if brace < 0 or "}" not in word[brace:] or not re.search(r",|\.\.", word[brace:]):
-        return word
-    return word[:brace] + HOLE
+            found.append(WILD if escaped in "*?[" else braces.marked(escaped))
+    return braces.dotted("".join(found))
 
 
 def _ansi(text: str) -> str:
@@ -197,9 +236,9 @@ def _ansi(text: str) -> str:
         byte, short, long, octal, control, plain = match.groups()
         if byte or octal:
             code = int(byte, 16) if byte else int(octal, 8) & 0xFF
-            return chr(code) if 3 < code < 0x80 else HOLE
+            return as_given(chr(code)) if 0 < code < 0x80 else HOLE
         if short or long:
-            return chr(min(int(short or long, 16), 0x10FFFF))
+            return as_given(chr(min(int(short or long, 16), 0x10FFFF)))
         if control:
             return HOLE
         return _ANSI.get(plain, plain if plain in "\\'\"?" else "\\" + plain)

@@ -169,9 +169,14 @@ class ActionBegan(_Base, frozen=True, tag="action-began"):
     intent: str = ""
     """For a key that was given: the digest of what it was given for."""
     outside: tuple[str, ...] = ()
-    """Places outside the workspace that it names and that are captured, each with everything below it."""
+    """Places outside the workspace that it names and that are captured, each with everything below it.
+
+    One that ends in `*/` is every name in its folder that begins so; no path ends in a slash.
+    """
     uncaptured: tuple[str, ...] = ()
     """What it names there and that is not captured, in words."""
+    brand: int = 0
+    """What everything that it starts inherits from `process`, and by which it is found; 0 where it has none."""
 
 
 class ActionDetached(_Base, frozen=True, tag="action-detached"):
@@ -181,6 +186,11 @@ class ActionDetached(_Base, frozen=True, tag="action-detached"):
     changes: tuple[Change, ...] = ()
     marks: tuple[Mark, ...] = ()
     exit_code: int | None = None
+    why: str = ""
+    result: Any = None
+    full: str = ""
+    processes: tuple[Process, ...] = ()
+    """Those that were found then. Where there are none its agent has said so, and says when it is over."""
 
 
 class ActionEnded(_Base, frozen=True, tag="action-ended"):

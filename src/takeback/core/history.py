@@ -51,6 +51,7 @@ class History:
         self._shared: dict[str, list[Entry]] = defaultdict(list)
         self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
         self._keepers: set[tuple[str, Target]] = set()
+        self._unsettled: set[tuple[str, Target, int]] = set()
         self._beside: set[str] = set()
         self._accepted_at: dict[str, int] = {}
 
@@ -111,6 +112,16 @@ class History:
             return []
         return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
 
+    def untried(self, action: str) -> list[Entry]:
+        """The live changes of an action without those that an undo has reported as unknown, which stay so."""
+        return [x for x in self.live(action) if (action, x.target, x.seq) not in self._unsettled]
+
+    def unsettled(self) -> list[str]:
+        """Actions of which all that is left was reported as unknown by an undo, the oldest first."""
+        reported = {id for id, _, _ in self._unsettled}
+        left = [self.actions[id] for id in reported if self.live(id) and not self.untried(id)]
+        return [action.id for action in sorted(left, key=lambda action: action.seq)]
+
     def kept(self, action: str) -> list[Entry]:
         """The changes of an action that an undo dealt with by leaving them as they were."""
         return [x for x in self.entries(action) if self._is_kept(action, x.target, x.seq)]
@@ -166,6 +177,11 @@ class History:
     def open_actions(self, life: Life = Life.OPEN) -> list[Action]:
         """Actions without a recorded end; or those whose processes outlived their command."""
         return [action for action in self._unended.values() if action.life is life]
+
+    @property
+    def has_unended(self) -> bool:
+        """Whether any action has no recorded end, in the background or not."""
+        return bool(self._unended)
 
     # One method for each event
 
@@ -258,6 +274,7 @@ class History:
             action.why = getattr(event, "why", "")
             action.result, action.full = getattr(event, "result", None), getattr(event, "full", "")
             action.happened, action.unsure = getattr(event, "happened", True), getattr(event, "unsure", False)
+            action.processes = getattr(event, "processes", ())
             self._finish(record, action, event.changes)
             if action.life is Life.DONE and not event.marks and action.writes_files:
                 self.moves.done(action.id)
@@ -295,6 +312,8 @@ class History:
             for item in event.items:
                 if item.did in SETTLING:
                     self._settle(action.id, item)
+                elif item.did is e.Did.UNVERIFIABLE:
+                    self._unsettled.update((id, item.target, seq) for id in item.settles for seq in item.seqs)
 
     def _turn(self, rollback: Action) -> None:
         """An undo takes actions back as a whole; a redo brings back those that it names."""

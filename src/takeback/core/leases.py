@@ -47,6 +47,8 @@ class Lease(msgspec.Struct, frozen=True):
     ttl_us: int
     left_us: int
     """How long it lasts unless it is renewed, by a clock that nobody sets. Not above zero: it has run out."""
+    ended: tuple[Lease, ...] = ()
+    """Of a lease that was just taken: those of others that had run out, and that ended with it."""
 
     @property
     def is_live(self) -> bool:

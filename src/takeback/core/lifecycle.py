@@ -55,7 +55,11 @@ STEP: Table = {
 ACTION: Table = {
     Life.NEW: {e.ActionBegan: Life.OPEN},
     Life.OPEN: {e.ActionDetached: Life.BACKGROUND, e.ActionEnded: None, e.ActionSettled: Life.SETTLED},
-    Life.BACKGROUND: {e.ActionEnded: None, e.ActionSettled: Life.SETTLED},
+    Life.BACKGROUND: {
+        e.ActionDetached: Life.BACKGROUND,
+        e.ActionEnded: None,
+        e.ActionSettled: Life.SETTLED,
+    },
 }
 APPROVAL: Table = {
     Life.NEW: {e.ApprovalAsked: Life.OPEN},

@@ -205,7 +205,8 @@ def _decide(
     for segment in reversed(segments):
         if not merges and segment.is_taken_back(version):
             continue
-        if not merges and not segment.doubt and segment.stands(version):
+        # To put back what is gone destroys nothing, whoever removed it.
+        if not merges and (not segment.doubt or not version) and segment.stands(version):
             version = segment.before
             continue
         if segment.only_stamp:

@@ -32,11 +32,14 @@ def any_target(_: Target) -> bool:
 
 
 def last_action(history: History, wanted: Filter = any_target, passing: Collection[str] = ()) -> Selection:
-    """The most recent tool action that changed something wanted and is not yet taken back; not one of `passing`."""
+    """The most recent tool action that changed something wanted and is not yet taken back; not one of `passing`.
+
+    One of which an undo has reported all that is left as unknown is not meant: it would be reported for ever.
+    """
     for action in reversed(history.actions.values()):
         if not action.is_tool or action.id in passing:
             continue
-        if any(wanted(entry.target) for entry in history.live(action.id)):
+        if any(wanted(entry.target) for entry in history.untried(action.id)):
             return of_actions(history, [action.id], wanted)
     return Selection((), ())
 
@@ -101,7 +104,7 @@ def of_agent(history: History, agent: str, wanted: Filter = any_target) -> Selec
             hint=f"these have: {', '.join(known[:8])}" if known else "`takeback log` lists what was done",
         )
     for action in reversed(every):
-        if is_by(action, agent) and any(wanted(entry.target) for entry in history.live(action.id)):
+        if is_by(action, agent) and any(wanted(entry.target) for entry in history.untried(action.id)):
             run = history.runs.get(action.stream)
             return of_ids(history, [run.id] if run else [action.id], wanted, agent)
     return Selection((), ())

@@ -40,6 +40,8 @@ class Action(msgspec.Struct):
     """The name of the content that holds the whole result, where the record does not."""
     happened: bool = True
     unsure: bool = False
+    processes: tuple[e.Process, ...] = ()
+    """What it left behind when its command had ended, as far as processes were found."""
 
     def __repr__(self) -> str:
         return f"<Action {self.id} {self.name[:60]!r} {self.life}, {len(self.made)} changes>"

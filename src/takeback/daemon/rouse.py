@@ -32,7 +32,10 @@ def answer(
 
 def _from_new_daemon(ask: Callable[[], Answer | None], folder: bytes) -> Answer | None:
     deadline = monotonic() + START_WAIT_S
-    child = start(folder)
+    try:
+        child = start(folder)
+    except OSError:
+        return None  # there is no room for another process; this one is enough
     while monotonic() < deadline:
         sleep(POLL_S)
         try:
@@ -79,5 +82,5 @@ def slowly(agent: bytes, data: bytes) -> Answer:
         rest = rest[os.write(fd, rest) :]
     os.lseek(fd, 0, os.SEEK_SET)
     os.dup2(fd, 0)
-    command = program("takeback.agents.once", os.fsdecode(agent))
-    os.execv(command[0], command)
+    beside = os.path.join(os.path.dirname(os.path.realpath(__file__)), "slow.py")
+    os.execv(sys.executable, [sys.executable, "-I", beside, os.fsdecode(agent)])

@@ -26,7 +26,11 @@ class Desk:
         from takeback.agents import hook
         from takeback.daemon import log
         from takeback.daemon.pool import Pool
+        from takeback.engine import processes
         from takeback.opening import open_workspace
+
+        # It was started during a call of some agent, and is not something that the call left behind.
+        processes.put_brand(processes.this_process(), processes.new_brand())
 
         self._handle = hook.handle
         self._log = log.begin(home)

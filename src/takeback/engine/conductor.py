@@ -12,7 +12,7 @@ from takeback.core import events as e
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.redact import redact
-from takeback.core.subjects import Approval
+from takeback.core.subjects import Action, Approval
 from takeback.core.subjects import Run as Recorded
 from takeback.core.values import plain
 from takeback.engine import gate
@@ -197,6 +197,22 @@ class Conductor:
             self._tracker.observe()  # what the human changed is theirs
             self._ledger.append([*words, e.RunReturned(actor, note)], run.id)
         return run
+
+    def settle(self, id: str, actor: str, result: Any, *, happened: bool) -> Action:
+        """Record a human's answer on a call in doubt, whatever its run does."""
+        with self._tracker.lock.held():
+            history = self._ledger.refresh()
+            action = history.actions.get(id)
+            if action is None:
+                raise UsageError(f"there is no action {id}", hint="`takeback log` lists what there is")
+            run = history.runs.get(action.stream)
+            if run is None or not in_doubt(history, action):
+                raise UsageError(
+                    f"{id} ({action.name}) is not in doubt; nothing was changed",
+                    hint="`takeback status` lists the calls that are",
+                )
+            self._ledger.append([self._told(run, id, actor, result, did=happened)], run.id)
+        return action
 
     def _told(self, run: Recorded, id: str, actor: str, result: Any, *, did: bool) -> e.Event:
         history = self._ledger.history

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,7 +66,7 @@ class Diff(msgspec.Struct, frozen=True):
         if data is None or len(data) > TEXT_BYTES_MAX or b"\0" in data[:8192]:
             return None
         try:
-            return data.decode().splitlines(keepends=True)
+            return [line.decode() for line in io.BytesIO(data)]  # a form feed ends no line
         except UnicodeDecodeError:
             return None
 

@@ -66,20 +66,28 @@ class Foresight:
         every = tuple(named)
         return self._surveyor(every) if every and self._surveyor else Survey()
 
-    def survey_of(self, commands: Iterable[str | Sequence[str]], paths: Iterable[str]) -> Survey:
-        """The same for an action that is given commands, and paths that it may write."""
+    def survey_of(
+        self, commands: Iterable[str | Sequence[str]], paths: Iterable[str], sure: Iterable[str] = ()
+    ) -> Survey:
+        """The same for an action that is given commands, paths that it may write, and paths that it surely writes."""
         named = [place for command in commands for place in reached(self.judge(command))]
-        named += [Reached(self._absolute(path), perhaps=True) for path in paths]
-        return self.survey(named)
+        return self.survey([*named, *self._named(sure, perhaps=False), *self._named(paths, perhaps=True)])
 
-    def touches(self, commands: Iterable[str | Sequence[str]], paths: Iterable[str]) -> list[Reached]:
+    def touches(
+        self, commands: Iterable[str | Sequence[str]], paths: Iterable[str], sure: Iterable[str] = ()
+    ) -> list[Reached]:
         """Every path that such an action says it writes, inside the workspace and outside of it."""
         found = [place for command in commands for place in written(self.judge(command))]
-        return found + [Reached(self._absolute(path), perhaps=True) for path in paths]
+        return found + self._named((*sure, *paths), perhaps=True)
 
-    def _absolute(self, path: str) -> str:
-        at_home = path == "~" or path.startswith("~/")
-        return self._home_folder() + path[1:] if at_home else os.path.join(self._here(), path)
+    def _named(self, paths: Iterable[str], *, perhaps: bool) -> list[Reached]:
+        """Paths that a tool is told, read as those of a command are: writing to /dev/null does nothing."""
+        from takeback.commands.paths import Ground, place
+        from takeback.commands.words import as_given
+
+        ground, here = Ground(self._root, self._home_folder(), real_path), self._here()
+        found = [place(ground, as_given(path), here) for path in paths if path]
+        return [Reached(at.path, at.really, perhaps=perhaps) for at in found if at is not None]
 
 
 def reached(judged: Judgement) -> list[Reached]:
@@ -90,7 +98,7 @@ def reached(judged: Judgement) -> list[Reached]:
 def written(judged: Judgement, reach: str = "") -> list[Reached]:
     """The paths that a command says it writes; all, or those so far away."""
     return [
-        Reached(t.path, t.really, somewhere=not t.exact, names=t.names, deletes=t.deletes)
+        Reached(t.path, t.really, somewhere=not t.exact, names=t.names, deletes=t.deletes, makes=t.makes)
         for t in judged.touched
         if reach in ("", t.reach)
     ]

@@ -1,6 +1,7 @@
 """Leases as runs and people use them: asked for, waited for, kept while their holder lives, and let go.
 
-On one machine nobody has to wait for the lease of a process that is gone.
+The lease of a process that is gone is free at once where its run has left nothing half done. Else it keeps others off
+until the run is settled, or until its time is over: then whoever takes it hears what the run left.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from takeback.core.history import History
-from takeback.core.leases import EVERYTHING, RESERVED, Blocked, Holder, Lease, overlap
-from takeback.engine import processes
+from takeback.core.leases import EVERYTHING, RESERVED, Blocked, Holder, Lease, covers, overlap
 from takeback.engine.lease_keeper import Keeper
+from takeback.engine.lease_left import Left, can_go_on, is_gone, is_settled, left_by, ways
 from takeback.engine.replanning import seconds_of, text_of
 from takeback.errors import Deadlock, LeaseHeld, UsageError
 from takeback.ports_leases import LeaseStore
@@ -27,11 +28,21 @@ TTL_S = 60.0
 class Leases:
     """The leases of one workspace, from this process."""
 
-    def __init__(self, store: LeaseStore, root: Path, here: Callable[[], str] = os.getcwd) -> None:
+    def __init__(
+        self,
+        store: LeaseStore,
+        root: Path,
+        here: Callable[[], str] = os.getcwd,
+        history: Callable[[], History] = History,
+        recover: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`history` gives what is recorded by now; `recover` records what a crash left open."""
         self.store = store
         self.keeper = Keeper(store)
         self._root = os.path.realpath(root)
         self._here = here
+        self._history = history
+        self._recover = recover
 
     def name(self, text: str | os.PathLike[str]) -> str:
         """What is meant: a path from the top of the workspace, or one outside of it in full.
@@ -78,39 +89,83 @@ class Leases:
                     name, holder, ttl_s, family=family, token=token, wait_s=wait_s + ttl_s
                 )
                 if isinstance(found, Lease):
+                    self._replace(found)
                     return found
                 if self.bury(found.by):
                     continue
                 if found.cycle:
                     raise _deadlock(name, found)
                 if time.monotonic() >= deadline:
-                    raise _held(name, found, wait_s)
+                    raise self._held(name, found, wait_s)
                 time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
         except BaseException:
             if token:
                 self.store.forget(token)
             raise
 
+    def _replace(self, lease: Lease) -> None:
+        """A run that goes on and has this again does not need what its dead process had of it."""
+        mine = lease.holder.run
+        old = [
+            one.fence
+            for one in self.store.all()
+            if one.fence < lease.fence and mine and one.holder.run == mine and covers(lease.name, one.name)
+            if is_gone(one)
+        ]
+        if old:
+            self.store.release(old)
+
+    def left(self, lease: Lease) -> tuple[Left, ...]:
+        """What stands of the runs whose leases ended when this one was taken."""
+        ended = [one for one in lease.ended if not self._is_settled(one)]
+        if ended:
+            self._recover()
+        history = self._history() if ended else History()
+        return tuple(
+            left_by(history, one, who(one), lease.name)
+            for one in ended
+            if not is_settled(history, one.holder.run)
+        )
+
     def live(self) -> list[Lease]:
         """Those that are held now, by runs and by people."""
         found = [lease for lease in self.store.all() if lease.is_live and not lease.name.startswith(RESERVED)]
-        return [lease for lease in found if not is_gone(lease.holder)]
+        return [lease for lease in found if not self._is_free(lease)]
 
     def release(self, fences: Collection[int]) -> frozenset[int]:
         return self.store.release(fences)
 
     def bury(self, leases: Iterable[Lease]) -> bool:
-        """End those whose holder is gone; says whether there were any."""
-        gone = [lease.fence for lease in leases if is_gone(lease.holder)]
+        """End those whose holder is gone and has left nothing half done; says whether there were any."""
+        gone = [lease.fence for lease in leases if self._is_free(lease)]
         return bool(gone) and bool(self.store.release(gone))
 
+    def how_to_free(self, lease: Lease) -> str:
+        """What a human can do about a lease that is in the way."""
+        free = f"takeback locks release {lease.name}"
+        if not is_gone(lease):
+            return f"wait for it, or, if nobody works on it any more: {free}"
+        run = lease.holder.run
+        settle = ways(run, can_go_on=can_go_on(self._history(), run))
+        return f"{settle}, `{free}` frees it as it stands"
 
-def is_gone(holder: Holder) -> bool:
-    """Whether the process that holds it has ended, as far as that can be told on this machine."""
-    process = holder.process
-    if process is None or not holder.bound or process.host != processes.this_process().host:
-        return False
-    return not processes.is_alive(process)
+    def _is_free(self, lease: Lease) -> bool:
+        return is_gone(lease) and self._is_settled(lease)
+
+    def _is_settled(self, lease: Lease) -> bool:
+        return not lease.holder.run or is_settled(self._history(), lease.holder.run)
+
+    def _held(self, name: str, found: Blocked, wait_s: float) -> LeaseHeld:
+        lease = found.by[0]
+        left = f"{max(1, lease.left_us // 1_000_000)} s"
+        left += "" if is_gone(lease) else " unless it is renewed"
+        waited = f" after {wait_s:g} s" if wait_s else ""
+        other = f", as part of {lease.name}" if lease.name != name else ""
+        return LeaseHeld(
+            f"{name} is locked by {who(lease)}{other}, for {left}; nothing was locked{waited}",
+            hint=self.how_to_free(lease),
+            holders=found.by,
+        )
 
 
 def family_of(history: History, run: str, parent: str = "") -> frozenset[str]:
@@ -130,13 +185,14 @@ def family_of(history: History, run: str, parent: str = "") -> frozenset[str]:
 
 
 def who(lease: Lease) -> str:
-    """`r7 (claude-code), process 4242 on host`."""
+    """`r7 (claude-code), process 4242 on host`, and whether that has died."""
     holder = lease.holder
     text = holder.run or "a human"
     text += f" ({holder.actor})" if holder.actor else ""
     if holder.process and holder.bound:
         text += f", process {holder.process.pid}"
         text += f" on {holder.process.host}" if holder.process.host else ""
+        text += ", which died" if is_gone(lease) else ""
     return text
 
 
@@ -147,18 +203,6 @@ def why_lost(name: str, leases: Iterable[Lease]) -> str:
     return (
         f"the lock of {name} is not held any more{has}: "
         "it ran out and another one took it, or a human released it"
-    )
-
-
-def _held(name: str, found: Blocked, wait_s: float) -> LeaseHeld:
-    lease = found.by[0]
-    left = f"{max(1, lease.left_us // 1_000_000)} s unless it is renewed"
-    waited = f" after {wait_s:g} s" if wait_s else ""
-    other = f", as part of {lease.name}" if lease.name != name else ""
-    return LeaseHeld(
-        f"{name} is locked by {who(lease)}{other}, for {left}; nothing was locked{waited}",
-        hint=f"wait for it, or, if nobody works on it any more: takeback locks release {lease.name}",
-        holders=found.by,
     )
 
 

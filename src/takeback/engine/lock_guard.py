@@ -68,6 +68,10 @@ class LockGuard:
             if (lease := next((one for one in foreign if covers(one.name, name)), None))
         ]
 
+    def how(self, found: list[Trespass]) -> str:
+        """What a human can do about the first of these."""
+        return self._leases.how_to_free(found[0].lease)
+
     def _foreign(self, run: str, parent: str) -> list[Lease]:
         """What a human locked by hand is of no run, also of none that the same human started."""
         live = self._leases.live()

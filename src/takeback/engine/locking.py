@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from takeback.core.leases import Holder, Lease
 from takeback.engine import processes
+from takeback.engine.lease_left import Left
 from takeback.engine.leases import TTL_S, family_of, why_lost
 from takeback.engine.replanning import seconds_of
 from takeback.errors import LeaseLost, UsageError
@@ -17,9 +19,14 @@ if TYPE_CHECKING:
     from takeback.engine.ledger import Ledger
     from takeback.engine.runs import Parts
 
+_log = logging.getLogger("takeback")
+
 
 class Lock:
     """A lock of a run, as a block. `fence` is its number, for systems that refuse whoever comes with a lower one."""
+
+    left: tuple[Left, ...] = ()
+    """What stands of runs that had it before, died, and were not settled before the time of their lock was over."""
 
     def __init__(self, run: Locking, name: str, ttl_s: float, wait_s: float) -> None:
         self.name = name
@@ -54,6 +61,9 @@ class Lock:
         self._lease = leases.take(self.name, holder, family=family, ttl_s=self._ttl_s, wait_s=self._wait_s)
         leases.keeper.keep(self._lease)
         run._ledger.fenced(run.id)[self.fence] = self.name
+        self.left = leases.left(self._lease)
+        for left in self.left:
+            _log.warning("%s: %s", self.name, left)
         return self
 
     def __exit__(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+import resource
 import time
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 
 from takeback.boot import boot_id
 from takeback.core.events import Process
@@ -15,6 +20,18 @@ ANCESTORS_MAX = 1000
 
 VARIABLE = "TAKEBACK_ACTION"
 """In the environment of everything that an action starts. It outlives parents, sessions and closed descriptors."""
+
+BRAND = 10
+"""RLIMIT_LOCKS: a limit that no kernel since 2.4 applies. Every process inherits it, and only one with privileges can
+raise it again: so it tells what a process was started from, whatever became of its parents and its environment."""
+BRANDS_BEGIN = 1 << 62
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+SET_CHILD_SUBREAPER = 36
+THREADS_MAX = 256
+PASSES_MAX = 20
+OWN_BRANDS_MAX = 4096
+
+_own_brands: deque[int] = deque(maxlen=OWN_BRANDS_MAX)
 
 
 def this_process() -> Process:
@@ -59,28 +76,146 @@ def is_alive(process: Process | None, last_sign_ns: int = 0) -> bool:
     return process.started == _started(process.pid)
 
 
-def descendants(token: str) -> list[int]:
-    """Processes that carry this action's token in their environment, whoever their parent is by now."""
-    wanted = f"{VARIABLE}={token}".encode()
-    found = []
-    for entry in _listing():
-        if int(entry) == os.getpid():
-            continue
+def new_brand() -> int:
+    """A brand that nothing carries yet. It is lower than all before it: nobody can raise theirs."""
+    return BRANDS_BEGIN - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def own_brands(since: int) -> set[int]:
+    """The brands that this very process had, from this one on."""
+    return {brand for brand in _own_brands if brand <= since}
+
+
+def forks() -> int:
+    """How many processes and threads were ever started: where it stays the same, nothing was."""
+    for line in _read("/proc/stat").splitlines():
+        if line.startswith(b"processes "):
+            return int(line.split()[1])
+    return 0
+
+
+@contextmanager
+def adopting() -> Iterator[Callable[[], tuple[Process, ...]]]:
+    """Be the parent of whatever our descendants leave behind: nothing that they start can leave us.
+
+    Gives what tells which processes were started meanwhile and still live.
+    """
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    before = set(_below(os.getpid()))
+    prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def adopted() -> tuple[Process, ...]:
+        new = sorted(set(_below(os.getpid())) - before)
+        return tuple(process for process in map(describe, new) if process.started)
+
+    try:
+        yield adopted
+    finally:
+        prctl(SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def put_brand(process: Process, brand: int) -> None:
+    """Brand a process and all below it: what they start from now on inherits it.
+
+    Where it is another user's it stays as it is; what it starts is then found by its environment alone.
+    """
+    if not is_alive(process):
+        return
+    if process.pid == os.getpid():
+        _own_brands.append(brand)
+    # An agent may keep a shell, and what that starts is the call's. What a program of ours has started before is
+    # not, nor are the orphans of others below process 1.
+    below = _below(process.pid) if process.pid not in (1, os.getpid()) else []
+    for pid in (process.pid, *below):
         try:
-            environment = Path(f"/proc/{entry}/environ").read_bytes()
+            resource.prlimit(pid, BRAND, (brand, brand))
+        except (OSError, ValueError):
+            continue  # it has ended, is not ours, or has a lower one already
+
+
+def _below(pid: int) -> list[int]:
+    """The processes that this one has started and that are still its own, with theirs."""
+    found, open_ = [], [pid]
+    while open_:
+        parent = open_.pop()
+        try:
+            threads = os.listdir(f"/proc/{parent}/task")[:THREADS_MAX]
+            children = [int(c) for t in threads for c in _read(f"/proc/{parent}/task/{t}/children").split()]
         except OSError:
-            # Gone meanwhile, or another user's: not something that we started.
             continue
-        if wanted in environment.split(b"\0"):
-            found.append(int(entry))
+        found += children
+        open_ += children
     return found
 
 
-def _listing() -> list[str]:
+class Table:
+    """The processes of this machine at one moment. Of most of them one small file is read."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[int, str]] = {}
+        known: set[str] = set()
+        for _ in range(PASSES_MAX):
+            # One that has ended since it was listed may have left another one, which was not there to be listed.
+            new = _listing() - known
+            if not new:
+                break
+            known |= new
+            for entry in new:
+                fields = _fields(int(entry))
+                if fields[0] not in "ZX":
+                    self._seen[int(entry)] = (int(fields[1]), fields[19])
+
+    def with_token(self, token: str) -> set[int]:
+        """Those that carry this action's token in their environment, whoever their parent is by now."""
+        wanted = f"{VARIABLE}={token}".encode()
+        return {pid for pid in self._seen if wanted in _read(f"/proc/{pid}/environ").split(b"\0")}
+
+    def branded(self, brands: AbstractSet[int]) -> set[int]:
+        """Those that carry one of these brands. None of them can be older than its brand."""
+        if not brands:
+            return set()
+        oldest_ns = BRANDS_BEGIN - max(brands) - TICK_NS
+        young = [pid for pid, (_, began) in self._seen.items() if int(began) * TICK_NS >= oldest_ns]
+        return {pid for pid in young if _brand_of(pid) in brands}
+
+    def alive(self, recorded: Iterable[Process]) -> set[int]:
+        """Those of these that still live."""
+        boot = boot_id()
+        return {p.pid for p in recorded if p.boot == boot and self._began(p.pid) == p.started}
+
+    def with_offspring(self, pids: AbstractSet[int]) -> set[int]:
+        """These, and those that were started by them or by one that was, as far as parents still tell."""
+        return {pid for pid in self._seen if not pids.isdisjoint(self._ancestors(pid))} if pids else set()
+
+    def below(self, process: Process | None) -> set[int]:
+        """A process and what descends from it; nothing where it has ended."""
+        return self.with_offspring(self.alive([process] if process else []))
+
+    def _began(self, pid: int) -> str:
+        return self._seen.get(pid, (0, "gone"))[1]
+
+    def _ancestors(self, pid: int) -> set[int]:
+        found: set[int] = set()
+        while pid in self._seen and pid not in found:
+            found.add(pid)
+            pid = self._seen[pid][0]
+        return found
+
+
+def _brand_of(pid: int) -> int:
+    """Read from a file that everybody may read: what was started with sudo is another user's."""
+    for line in _read(f"/proc/{pid}/limits").splitlines():
+        if line.startswith(b"Max file locks"):
+            hard = line.split()[4]
+            return int(hard) if hard.isdigit() else 0
+    return 0
+
+
+def _listing() -> set[str]:
     try:
-        return [name for name in os.listdir("/proc") if name.isdigit()]
+        return {name for name in os.listdir("/proc") if name.isdigit()}
     except OSError:
-        return []
+        return set()
 
 
 def _started(pid: int) -> str:
@@ -92,8 +227,14 @@ def _started(pid: int) -> str:
 
 def _fields(pid: int) -> list[str]:
     """What the kernel tells of a process, from its state on."""
+    text = _read(f"/proc/{pid}/stat").decode("utf-8", "replace")
+    return text.rpartition(")")[2].split() if text else ["Z", "0"]
+
+
+def _read(path: str) -> bytes:
+    """What stands in a file of /proc; nothing where its process is gone, or is another user's."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
     except OSError:
-        return ["Z", "0"]
-    return text.rpartition(")")[2].split()
+        return b""

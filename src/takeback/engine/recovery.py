@@ -19,16 +19,13 @@ WAITING = (Life.INTERRUPTED, Life.HANDED_OVER)
 def settle(tracker: Tracker, calls: Calls) -> list[str]:
     """Judge every open action whose process is gone; returns what was done, in words. Under the lock."""
     history = tracker.ledger.history
-    notes = []
+    tracker.end_gone()
     # The innermost first: what changed since the last look is theirs.
-    for action in reversed([*history.open_actions(), *history.open_actions(Life.BACKGROUND)]):
-        guarded = action.life is Life.OPEN and tracker.is_guarded(action)
-        if not action.is_tool or guarded or tracker.lives_on(action):
-            continue
-        if action.life is Life.BACKGROUND:
-            _end_background(tracker, action)
-        else:
-            notes.append(settle_one(tracker, calls, action))
+    notes = [
+        settle_one(tracker, calls, action)
+        for action in reversed(history.open_actions())
+        if action.is_tool and not tracker.is_guarded(action) and not tracker.lives_on(action)
+    ]
     for run in history.open_runs():
         # The second question goes through all that the run did; while somebody conducts it, it is not asked.
         if _is_led(tracker, run) or _is_running(history, run):
@@ -100,18 +97,6 @@ def _is_led(tracker: Tracker, run: Run) -> bool:
         return tracker.is_led(run)
     history = tracker.ledger.history
     return any(tracker.is_guarded(history.actions[id]) for id in reversed(run.actions))
-
-
-def _end_background(tracker: Tracker, action: Action) -> None:
-    """Its last process has ended. What changed since the last look may be its own or a human's."""
-    marks = tracker.marks()
-    others = [owner for owner in tracker.owners() if owner is not action]
-    changes = (*shared(tracker.since_last(marks), others, in_doubt=True), *tracker.made_by(action.id))
-    outcome = e.Outcome.FAILED if action.exit_code else e.Outcome.DONE
-    ended = e.ActionEnded(action.id, outcome, changes, marks, "its last process has ended", action.exit_code)
-    run = tracker.ledger.history.runs[action.stream]
-    over = [] if run.began.detached else [e.RunEnded(outcome)]
-    tracker.ledger.append([ended, *over], action.stream)
 
 
 def _owned(changes: tuple[Change, ...]) -> str:

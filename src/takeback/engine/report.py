@@ -91,6 +91,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     """What `--on-conflict` can be where it stopped, so that it would not stop again; nothing for a restore."""
     passed: tuple[str, ...] = ()
     """Later actions that may have changed something where nobody can look now, and that were passed over."""
+    unsettled: tuple[str, ...] = ()
+    """Actions that an earlier undo has reported as unknown: without an id nothing more is done about them."""
 
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
@@ -137,7 +139,9 @@ class RollbackReport(msgspec.Struct, frozen=True):
             "preview": self.preview,
             "finished_earlier": self.finished_earlier,
             "items": [item.data() for item in self.items],
-        } | ({"passed_over": list(self.passed)} if self.passed else {})
+            **({"passed_over": list(self.passed)} if self.passed else {}),
+            **({"unsettled": list(self.unsettled)} if self.unsettled else {}),
+        }
 
 
 def of_plan(

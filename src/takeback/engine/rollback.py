@@ -66,6 +66,7 @@ class Rollbacks:
                 return finished
             history = self.ledger.history
             passed: tuple[str, ...] = ()
+            unsettled: tuple[str, ...] = ()
             if to:
                 chosen = select.after(history, to, wanted)
             elif wanted_ids:
@@ -73,6 +74,7 @@ class Rollbacks:
             elif agent:
                 chosen = select.of_agent(history, agent, wanted)
             else:
+                unsettled = tuple(history.unsettled())
                 chosen, passed = unseen.last(history, wanted, self._seen)
             refuse_background(self.tracker, chosen.actions)
             plan = self._plan(chosen, on_conflict, wanted)
@@ -84,7 +86,7 @@ class Rollbacks:
             )
             if not preview:
                 end_taken_back(self.tracker, chosen.actions)
-            return msgspec.structs.replace(report, passed=passed)
+            return msgspec.structs.replace(report, passed=passed, unsettled=unsettled)
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""

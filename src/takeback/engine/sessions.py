@@ -135,10 +135,16 @@ def _is_body(action: Action) -> bool:
 
 def settle_open(parts: Parts, run: Recorded) -> list[str]:
     """Judge the actions of a session that nobody is going to end, by looking; says what was found."""
-    history = parts.tracker.ledger.history
-    found = [history.actions[id] for id in reversed(run.actions)]
-    opened = [action for action in found if action.life in (Life.OPEN, Life.BACKGROUND)]
-    return [settle_one(parts.tracker, parts.calls, action, "its end was never told") for action in opened]
+    tracker, why = parts.tracker, "its end was never told"
+    found = [tracker.ledger.history.actions[id] for id in reversed(run.actions)]
+    notes = []
+    for action in [action for action in found if action.life in (Life.OPEN, Life.BACKGROUND)]:
+        if tracker.living(action.id):
+            # What it started stays its own after the session, too.
+            tracker.end(action.id, e.Outcome.FAILED, why=why, unsure=True)
+        else:
+            notes.append(settle_one(tracker, parts.calls, action, why))
+    return notes
 
 
 def leader(pid: int) -> e.Process | None:

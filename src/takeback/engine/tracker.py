@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from itertools import takewhile
 from typing import Any, Protocol
 
 import msgspec
@@ -66,6 +67,8 @@ class Tracker:
         self.lock = lock
         self.life = life
         self.name = name
+        self._forks: dict[str, int] = {}
+        """How many processes there ever were when an action began here."""
 
     # Marks
 
@@ -132,6 +135,7 @@ class Tracker:
 
     def _look(self, also: Sequence[str] = ()) -> tuple[tuple[e.Mark, ...], list[e.Event]]:
         """The marks of this moment, and what is still to be recorded of the way here: nobody's changes."""
+        self.end_gone()
         marks = self.marks(also)
         changes = self.since_last(marks)
         owners = self.owners() if changes else []
@@ -161,10 +165,12 @@ class Tracker:
         return tuple(marked)
 
     def owners(self) -> list[Action]:
-        """Who may be writing now: open actions, the innermost of each lineage, and what lives on of others."""
+        """Who may have written since the last look: open actions, the innermost of each lineage, and those in the
+        background, which are open until a look comes after the end of their processes.
+        """
         history = self.ledger.history
         running = [a for a in history.open_actions() if isinstance(a.began, e.ActionBegan) and a.began.marks]
-        running += [a for a in history.open_actions(Life.BACKGROUND) if self.lives_on(a)]
+        running += history.open_actions(Life.BACKGROUND)
         running = [action for action in running if not self.is_left_behind(action.id)]
         parents = {getattr(action.began, "parent", "") for action in running}
         return [action for action in running if action.id not in parents]
@@ -205,8 +211,12 @@ class Tracker:
             with self.lock.held():
                 self.ledger.refresh()
                 # First the look: what changed before the step is not the step's.
-                began = msgspec.structs.replace(began, marks=self.observe(began.outside))
+                brand = processes.new_brand() if began.process else 0
+                began = msgspec.structs.replace(began, marks=self.observe(began.outside), brand=brand)
                 record = self.ledger.append([*before, self._in_step(began, step, stream)], stream)[-1]
+            if began.process:
+                self._forks[record.id] = processes.forks()
+                processes.put_brand(began.process, brand)
         faults.reach(BEGAN)
         return record.id
 
@@ -229,11 +239,13 @@ class Tracker:
         result: Any = None,
         full: str = "",
         unsure: bool = False,
+        left: Iterable[e.Process] = (),
     ) -> Action:
         """Record what the action changed. Ending it twice changes nothing.
 
-        `lives_on` says that processes which it started are still there. `after` are events that follow in its
-        stream: the end of its step, or of its run. `changes` are those that no look would find.
+        While processes that it started are still there it is open in the background. `lives_on` says that its agent
+        tells of its end later; `left` are processes that whoever started it found. `after` are events that follow
+        in its stream: the end of its step, or of its run. `changes` are those that no look would find.
         With `unsure` it may have been over long before: what a look finds may be a human's.
         """
         with self.lock.held():
@@ -244,6 +256,8 @@ class Tracker:
             if action.life is not Life.OPEN and (lives_on or not self._is_told_of(action)):
                 return action
             faults.reach(ENDING)
+            left = () if lives_on else tuple({*left, *self._leaves(action)})
+            self.end_gone()
             changes = (*changes, *self.made_by(action_id))
             if not getattr(action.began, "marks", ()):
                 ended = e.ActionEnded(
@@ -259,11 +273,15 @@ class Tracker:
             others = [other for other in owners if other is not action]
             in_doubt = unsure or all(owner.life is Life.BACKGROUND for owner in (action, *others))
             made = (*shared(self.since_last(marks), others, in_doubt=in_doubt), *changes)
-            if lives_on:
-                self.ledger.append([e.ActionDetached(action_id, made, marks, exit_code)], action.stream)
+            if lives_on or left:
+                detached = e.ActionDetached(action_id, made, marks, exit_code, why, result, full, left)
+                self.ledger.append([detached, *after], action.stream)
             else:
                 ended = e.ActionEnded(action_id, outcome, made, marks, why, exit_code, result, full, unsure)
                 self.ledger.append([ended, *after], action.stream)
+            if getattr(action.began, "process", None) == processes.this_process():
+                # What this program starts from now on is not the action's.
+                processes.put_brand(processes.this_process(), processes.new_brand())
         faults.reach(ENDED)
         return action
 
@@ -304,10 +322,10 @@ class Tracker:
         *,
         exit_code: int | None = None,
         why: str = "",
-        lives_on: bool = False,
+        left: Iterable[e.Process] = (),
     ) -> Action:
         ended = [e.RunEnded(outcome)]
-        return self.end(action_id, outcome, exit_code=exit_code, why=why, lives_on=lives_on, after=ended)
+        return self.end(action_id, outcome, exit_code=exit_code, why=why, after=ended, left=left)
 
     def is_guarded(self, action: Action) -> bool:
         """Whether the process that records the action still lives, and goes on with it."""
@@ -333,11 +351,84 @@ class Tracker:
             return False
         return run.began.process is None or processes.is_alive(run.began.process, self.life.last_ns(run.id))
 
+    # What goes on in the background
+
+    def end_gone(self) -> None:
+        """End the actions in the background of which nothing lives on.
+
+        This comes before each look: what changed since the last one may be theirs, what comes after it is not.
+        """
+        table: processes.Table | None = None
+        for action in self.ledger.history.open_actions(Life.BACKGROUND):
+            if self.is_left_behind(action.id) or self._is_told_of(action):
+                continue
+            table = table or processes.Table()
+            if not self._found(action, table):
+                self._end_gone(action)
+
+    def _end_gone(self, action: Action) -> None:
+        marks = self.marks()
+        others = [owner for owner in self.owners() if owner is not action]
+        # Beside processes that outlived their command a human may be working too.
+        in_doubt = all(other.life is Life.BACKGROUND for other in others)
+        changes = (*shared(self.since_last(marks), others, in_doubt=in_doubt), *self.made_by(action.id))
+        outcome = e.Outcome.FAILED if action.exit_code or action.why else e.Outcome.DONE
+        why = action.why or "its last process has ended"
+        ended = e.ActionEnded(
+            action.id, outcome, changes, marks, why, action.exit_code, action.result, action.full
+        )
+        run = self.ledger.history.runs.get(action.stream)
+        over = [e.RunEnded(outcome)] if run and run.life is Life.OPEN and not run.began.detached else []
+        self.ledger.append([ended, *over], action.stream)
+
     def lives_on(self, action: Action) -> bool:
         """Whether what an action started may still be at work. In a session it is, until somebody says otherwise."""
         if self.is_left_behind(action.id):
             return False
         return self._is_told_of(action) or bool(self.living(action.id))
+
+    def living(self, action_id: str) -> list[int]:
+        """Processes that the action started and that still live."""
+        action = self.ledger.history.actions[action_id]
+        return sorted(self._found(action, processes.Table()))
+
+    def _leaves(self, action: Action) -> tuple[e.Process, ...]:
+        """The processes that an action leaves behind when its command has ended."""
+        if self.is_left_behind(action.id) or not getattr(action.began, "brand", 0):
+            return ()
+        forks = self._forks.pop(action.id, 0)
+        if forks and forks == processes.forks():
+            return ()
+        table = processes.Table()
+        inside = [a for a in self.ledger.history.open_actions(Life.BACKGROUND) if _is_inside(a, action)]
+        found = self._found(action, table).difference(*(self._found(one, table) for one in inside))
+        return tuple(map(processes.describe, sorted(found)))
+
+    def _found(self, action: Action, table: processes.Table) -> set[int]:
+        """What it started, by all that a process cannot easily shed: what it inherits, and whom it descends from."""
+        began, run = action.began, self.ledger.history.runs.get(action.stream)
+        if not isinstance(began, e.ActionBegan):
+            return set()
+        inherited = table.branded(self._brands(action))
+        if run and run.began.detached:
+            # What its agent holds are tools of the agent, and other calls; what a call leaves has lost its parent.
+            inherited -= table.below(began.process)
+        else:
+            inherited |= table.with_token(self.token(action.id))
+        found = table.with_offspring(inherited | table.alive(action.processes))
+        return found - {os.getpid()}
+
+    def _brands(self, action: Action) -> set[int]:
+        """Its own brand; while it is open, also those of what began beside it or inside it: they hide its own."""
+        own, run = getattr(action.began, "brand", 0), self.ledger.history.runs.get(action.stream)
+        found = {own}
+        if own and run and action.life is Life.OPEN:
+            later = (self.ledger.history.actions[id] for id in reversed(run.actions))
+            beside = takewhile(lambda other: other is not action, later)
+            found.update(getattr(other.began, "brand", 0) for other in beside)
+            if getattr(action.began, "process", None) == processes.this_process():
+                found |= processes.own_brands(own)
+        return found - {0}
 
     def is_left_behind(self, id: str) -> bool:
         """Whether it was begun where the workspace does not sit any more: nothing of it can be recorded there."""
@@ -347,11 +438,8 @@ class Tracker:
         """Whether it works on in a session that goes on, whose agent tells when it has ended."""
         run = self.ledger.history.runs.get(action.stream)
         is_open = run is not None and run.began.detached and run.life is Life.OPEN
-        return action.life is Life.BACKGROUND and is_open and run is not None and self.is_led(run)
-
-    def living(self, action_id: str) -> list[int]:
-        """Processes that the action started and that still live."""
-        return processes.descendants(self.token(action_id))
+        in_background = action.life is Life.BACKGROUND and not action.processes
+        return in_background and is_open and run is not None and self.is_led(run)
 
     def follows(self, target: Target) -> bool:
         """Whether a target goes with another one, so that nobody wants to hear of it."""
@@ -367,6 +455,10 @@ class Tracker:
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""
         return f"{self.name}:{action_id}"
+
+
+def _is_inside(action: Action, other: Action) -> bool:
+    return getattr(action.began, "parent", "") == other.id
 
 
 def shared(

@@ -59,7 +59,7 @@ class InMemoryLeases:
             self.last += 1
             lease = Lease(self.last, name, holder, self._now_us(), ttl_us, ttl_us)
             self._leases[self.last] = msgspec.structs.replace(lease, left_us=now + ttl_us)
-            return lease
+            return msgspec.structs.replace(lease, ended=tuple(found))
 
     def renew(self, fences: Collection[int]) -> frozenset[int]:
         with self._lock:

@@ -109,7 +109,8 @@ class SqliteLeases:
             db.execute(_RELEASE, (lease.fence,))
         holder, since_us = msgspec.json.encode(wanted.holder), self._now_us()
         db.execute(_TAKE, (wanted.name, holder, since_us, ttl_us, now.boot, now.us + ttl_us))
-        return Lease(db.last_insert_rowid(), wanted.name, wanted.holder, since_us, ttl_us, ttl_us)
+        fence = db.last_insert_rowid()
+        return Lease(fence, wanted.name, wanted.holder, since_us, ttl_us, ttl_us, ended=tuple(found))
 
     def _forget(self, db: apsw.Connection, token: str) -> None:
         db.execute(_FORGET, (token, *self._clock()))

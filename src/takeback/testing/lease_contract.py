@@ -61,6 +61,7 @@ class LeaseContract(OfJournal):
         first = taken(leases, "src", ANN)
         again = leases.acquire("src/a.py", BOB, LONG_S, family={"r2", "r1"})
         assert isinstance(again, Lease) and again.fence > first.fence
+        assert not again.ended
         assert leases.release([first.fence]) == {first.fence}
         assert isinstance(leases.acquire("src", EVE, LONG_S), Blocked)
 
@@ -81,6 +82,7 @@ class LeaseContract(OfJournal):
         time.sleep(2 * SHORT_S)
         new = taken(leases, "src/a.py", BOB)
         assert new.fence > old.fence
+        assert [(one.fence, one.name, one.holder) for one in new.ended] == [(old.fence, "src", ANN)]
         assert [one.fence for one in leases.all()] == [new.fence]
         assert leases.renew([old.fence, new.fence]) == {new.fence}
         assert leases.release([old.fence]) == frozenset()

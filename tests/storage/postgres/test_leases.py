@@ -67,8 +67,14 @@ def test_two_processes_race_for_one_lease(server: Server, tmp_path: Path) -> Non
     test_processes.two_race(opened, tmp_path, 1000 if ALL else 100)
 
 
-def test_a_holder_that_is_killed_frees_it_at_once(server: Server, tmp_path: Path) -> None:
-    test_processes.kill_the_holder(test_processes.prepared(tmp_path, SETTINGS))
+def test_what_a_killed_holder_had_locked_stays_locked(server: Server, tmp_path: Path) -> None:
+    test_processes.stays_locked(test_processes.prepared(tmp_path, SETTINGS))
+
+
+def test_when_its_time_is_over_whoever_takes_it_is_told_what_stands(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    test_processes.told_what_stands(test_processes.prepared(tmp_path, SETTINGS), caplog)
 
 
 @pytest.mark.parametrize("point", test_processes.POINTS)
@@ -80,6 +86,4 @@ def test_killed_at_every_place(server: Server, tmp_path: Path, point: str) -> No
 def test_a_clock_that_jumps_frees_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Callable[..., None]
 ) -> None:
-    if not test_clock.FAKETIME:
-        pytest.skip("not on this platform: there is no faketime")
     how(test_processes.prepared(tmp_path, SETTINGS), monkeypatch)

@@ -85,7 +85,7 @@ def can_ask(event: Event) -> bool:
 def answer(event: Event, decision: Decision) -> Answer:
     """What to print. A warning has a place only where something is allowed; elsewhere it goes to Cursor's own log."""
     if event.kind is Kind.UNREADABLE and decision.warning:
-        return on_stderr(decision.warning, 1)
+        return on_stderr(decision.warning, 0)
     said: Payload = {}
     reason = because(decision) if event.name in ASKING else because_and_how(decision)
     if decision.do is Do.ASK and can_ask(event):

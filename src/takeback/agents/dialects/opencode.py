@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from takeback.agents.dialects.answers import because_and_how, encoded, on_stderr
 from takeback.agents.dialects.payload import (
     Env,
@@ -72,7 +74,9 @@ def can_ask(_event: Event) -> bool:
 def answer(event: Event, decision: Decision) -> Answer:
     """What to print. A plugin can only refuse, so a question is a refusal that says how to allow it."""
     if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT):
-        return on_stderr(because_and_how(decision), 2)
+        reason = because_and_how(decision)
+        # The plugins of older versions know a refusal by the exit code.
+        return msgspec.structs.replace(on_stderr(reason, 2), stdout=encoded({"refused": reason}).stdout)
     said: Payload = {}
     if decision.context and can_tell(event):
         said["context"] = decision.context

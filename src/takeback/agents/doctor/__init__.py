@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -80,12 +81,7 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
             yield problem("hooks", "not installed here, so nothing that it does is recorded", again)
         return
     for one in found:
-        if one.missing:
-            yield problem("hooks", f"{one.name} does not tell us of {', '.join(one.missing)}", again)
-        else:
-            yield ok("hooks", f"complete in {one.name}")
-        if why := settings.unread(agent, one.text):
-            yield problem("hooks", f"{one.name}: {why}", "take that out")
+        yield from _of_place(agent, one, again)
     if len(found) > 1:
         yield warning(
             "hooks",
@@ -100,6 +96,19 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
     for command in dict.fromkeys(command for one in found for command in one.commands):
         yield from _tried(agent, command, again)
     yield from _client(agent)
+
+
+def _of_place(agent: str, one: _Installed, again: str) -> Iterator[Finding]:
+    """What the hooks in one place are like."""
+    if one.missing:
+        yield problem("hooks", f"{one.name} does not tell us of {', '.join(one.missing)}", again)
+    else:
+        yield ok("hooks", f"complete in {one.name}")
+    if not settings.goes_on_without(agent, one.text):
+        older = f"{one.name} is of an older version: if Takeback is removed, it holds the agent up"
+        yield warning("hooks", older, again)
+    if why := settings.unread(agent, one.text):
+        yield problem("hooks", f"{one.name}: {why}", "take that out")
 
 
 def _installed(agent: str, project: Path, home: Path) -> list[_Installed]:
@@ -126,6 +135,12 @@ def _others(agent: str, found: Sequence[_Installed]) -> Iterator[Finding]:
 
 
 def _tried(agent: str, command: str, again: str) -> Iterator[Finding]:
+    program = settings.program(command)
+    if gone := [word for word in program if word.startswith("/") and not Path(word).exists()]:
+        yield problem(
+            "trial", f"{gone[0]} is gone, so nothing is recorded", f"{again} writes the command anew"
+        )
+        return
     done: Trial = trial(agent, command)
     if done.failed:
         mend = (
@@ -133,7 +148,7 @@ def _tried(agent: str, command: str, again: str) -> Iterator[Finding]:
             if command != PLUGIN_COMMAND
             else "put takeback-hook on the PATH"
         )
-        yield problem("trial", f"`{command}`: {done.failed}", mend)
+        yield problem("trial", f"`{shlex.join(program)}`: {done.failed}", mend)
         return
     yield ok(
         "trial", f"a change through the configured command was taken back: {done.taken_back} items compared"

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from takeback.agents.settings import jsontext, opencode
+from takeback.agents.settings import failing_open, jsontext, opencode
 from takeback.errors import UsageError
 
 TIMEOUT_S = 60
@@ -127,15 +127,19 @@ def layout(agent: str) -> Layout:
 
 
 def install(agent: str, text: str, command: str = "") -> str:
-    """The settings with our hooks. Empty text stands for a file that is not there. Twice is once."""
+    """The settings with our hooks, without which the agent goes on. Empty text stands for a file that is not there.
+
+    Twice is once, and hooks of an older version are replaced.
+    """
     of = layout(agent)
     command = command or f"takeback-hook {of.agent}"
     if agent == "opencode":
         if text and not opencode.is_ours(text):
             raise UsageError("there is another plugin of this name; nothing was changed")
         return opencode.plugin(shlex.split(command))
+    line = failing_open.line(of.agent, command)
     for event in of.events:
-        text = _install_one(of, text, event, command)
+        text = _install_one(of, text, event, line)
     return text
 
 
@@ -164,6 +168,18 @@ def commands(agent: str, text: str) -> list[str]:
     if agent == "opencode":
         return [shlex.join(opencode.command(text))] if opencode.is_ours(text) else []
     return _distinct(command for command in _all_commands(of, text) if _is_ours(of, command))
+
+
+def program(command: str) -> list[str]:
+    """The words of a command of ours that start Takeback itself."""
+    return failing_open.inner(command)
+
+
+def goes_on_without(agent: str, text: str) -> bool:
+    """Whether the agent goes on if what our hooks start is gone; older versions wrote hooks that held it up then."""
+    if agent == "opencode":
+        return not opencode.is_ours(text) or text == opencode.plugin(opencode.command(text))
+    return all(map(failing_open.is_one, commands(agent, text)))
 
 
 def others(agent: str, text: str) -> list[str]:
@@ -201,10 +217,14 @@ def unread(agent: str, text: str) -> str:
 
 def has_plugin(text: str) -> bool:
     """Whether settings of Claude Code have Takeback's plugin switched on."""
+    return any(plugins(text).values())
+
+
+def plugins(text: str) -> dict[str, bool]:
+    """Takeback's plugin in settings of Claude Code, by the name that its marketplace has; whether it is on."""
     enabled = _root(text).value.get("enabledPlugins") if text else None
-    return isinstance(enabled, dict) and any(
-        name.partition("@")[0] == "takeback" and on is True for name, on in enabled.items()
-    )
+    every = enabled.items() if isinstance(enabled, dict) else ()
+    return {name: on is True for name, on in every if name.partition("@")[0] == "takeback"}
 
 
 def _distinct(found: Iterable[str]) -> list[str]:

@@ -114,6 +114,14 @@ def has_ours(agent: str, path: Path) -> bool:
         return False
 
 
+def plugins(path: Path) -> dict[str, bool]:
+    """Takeback's plugin in a file of Claude Code, and whether it is on. One that cannot be read says nothing."""
+    try:
+        return settings.plugins(read(path))
+    except TakebackError:
+        return {}
+
+
 def is_switched_off(agent: str, path: Path) -> bool:
     """Whether a file tells the agent to run no hooks. One that cannot be read tells it nothing."""
     try:

@@ -3,36 +3,51 @@
 import { spawn } from "node:child_process"
 
 const COMMAND = ["takeback-hook", "opencode"]
+const GONE =
+  "Takeback does not work any more: it, or the Python that it was installed for, is gone or broken. Nothing that is " +
+  "done here is recorded, and none of it can be taken back. Install Takeback again, or remove this plugin."
 
-// One event in, one answer out. If the program itself cannot be had, the agent goes on: `takeback doctor` tells why.
+// One event in, one answer out. Whatever becomes of the program, opencode goes on: only an answer can refuse.
 const tell = (event) =>
   new Promise((resolve) => {
-    const hook = spawn(COMMAND[0], COMMAND.slice(1), { stdio: ["pipe", "pipe", "pipe"] })
-    const out = { code: 0, stdout: "", stderr: "" }
-    hook.stdout.on("data", (text) => (out.stdout += text))
-    hook.stderr.on("data", (text) => (out.stderr += text))
-    hook.on("error", () => resolve({ ...out, code: 1 }))
-    hook.on("close", (code) => resolve({ ...out, code }))
-    hook.stdin.on("error", () => {})
-    hook.stdin.end(JSON.stringify(event))
+    const out = { failed: false, stdout: "" }
+    const failed = () => resolve({ ...out, failed: true })
+    try {
+      const hook = spawn(COMMAND[0], COMMAND.slice(1), { stdio: ["pipe", "pipe", "ignore"] })
+      hook.stdout.on("data", (text) => (out.stdout += text))
+      hook.on("error", failed)
+      hook.on("close", (code) => resolve({ ...out, failed: code !== 0 }))
+      hook.stdin.on("error", () => {})
+      hook.stdin.end(JSON.stringify(event))
+    } catch {
+      failed()
+    }
   })
 
+let warned = false
+
 const answer = async (event) => {
-  const { code, stdout, stderr } = await tell(event)
-  if (code === 2) throw new Error(stderr.trim() || "refused by Takeback")
+  const { failed, stdout } = await tell(event)
+  let said = {}
   try {
-    return JSON.parse(stdout)
-  } catch {
-    return {}
-  }
+    said = JSON.parse(stdout)
+  } catch {}
+  if (said.refused) throw new Error(said.refused)
+  if (!failed || warned) return said
+  warned = true
+  return { warning: GONE }
 }
 
 export const Takeback = async ({ client, directory, worktree }) => {
   const place = { directory, worktree }
   const ask = async (event) => {
     const said = await answer({ ...event, ...place })
-    // Shown where there is a window to show it in.
-    if (said.warning) client.tui.showToast({ body: { message: said.warning, variant: "warning" } }).catch(() => {})
+    if (said.warning) {
+      // Shown where there is a window to show it in, and written into opencode's log.
+      const log = { service: "takeback", level: "warn", message: said.warning }
+      client.tui.showToast({ body: { message: said.warning, variant: "warning" } }).catch(() => {})
+      client.app.log({ body: log }).catch(() => {})
+    }
     return said
   }
   return {

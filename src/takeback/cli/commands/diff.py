@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 import msgspec
 
 from takeback.cli.choices import ids_of
-from takeback.cli.session import Session, TakebackCommand, paint
+from takeback.cli.session import Session, TakebackCommand, paint, visible
 from takeback.cli.views import telling
 from takeback.core import ids
 from takeback.engine.diff import Diff, kind, verb
@@ -54,4 +56,6 @@ def _stat(diff: Diff) -> list[str]:
 
 def _painted(diff: Diff) -> list[str]:
     colours = {"+": "green", "-": "red", "@": "cyan"}
-    return [paint(line, fg=colours.get(line[:1])) for line in str(diff).splitlines()]
+    plain = visible if sys.stdout.isatty() else str  # in a pipe it is a patch
+    lines = str(diff).removesuffix("\n").split("\n") if diff else []
+    return [paint(plain(line), fg=colours.get(line[:1])) for line in lines]

@@ -13,6 +13,7 @@ from takeback.cli.session import Session, TakebackGroup, ago, iso, plural, short
 from takeback.cli.views import table
 from takeback.core.leases import Holder, Lease
 from takeback.engine import processes
+from takeback.engine.lease_left import is_gone
 from takeback.engine.leases import family_of, who
 from takeback.errors import RefusedError, UsageError
 from takeback.workspace import Workspace
@@ -27,8 +28,8 @@ def command(ctx: click.Context) -> None:
     """See who works on what, and lock it for yourself
 
     Without another word it lists. What is locked by one agent is guarded against the others: `takeback run` and the
-    hooks refuse what would write there, or warn, as takeback.toml says. A lock ends with its time, or with the
-    process that holds it.
+    hooks refuse what would write there, or warn, as takeback.toml says. A lock ends with its time, or with the run
+    that holds it; where that run died, the lock stays until the run is resumed or taken back.
     """
     if ctx.invoked_subcommand is None:
         with list_.make_context("list", [], parent=ctx) as listing:
@@ -42,6 +43,8 @@ def list_(session: Session) -> None:
     with session.workspace() as workspace:
         found = workspace.leases.live()
         runs = workspace.history.runs if found else {}
+        died = [lease for lease in found if is_gone(lease)]
+        ways = [f"  {lease.name}: {workspace.leases.how_to_free(lease)}" for lease in died]
     if session.json:
         return session.data({"locks": [lock_data(lease) for lease in found]})
     if not found:
@@ -52,7 +55,7 @@ def list_(session: Session) -> None:
         name = shortened(run.began.name, NAME_MAX) if run else ""
         since, left = ago(lease.since_us), until(_until_us(lease))
         rows.append((lease.name, who(lease), name, since, left, str(lease.fence)))
-    for line in table(rows):
+    for line in [*table(rows), *ways]:
         session.line(line)
 
 
@@ -80,10 +83,14 @@ def take(session: Session, name: str, ttl_s: float, wait_s: float) -> None:
         ]
         leases.release(mine)
         lease = leases.take(chosen, holder, family=family, ttl_s=ttl_s, wait_s=wait_s)
+        left = leases.left(lease)
     if session.json:
-        return session.data(lock_data(lease))
+        told = [{"run": one.run, "name": one.name, "targets": list(one.targets)} for one in left]
+        return session.data({**lock_data(lease), "left": told})
     session.line(f"Locked {lease.name} for {until(_until_us(lease))} (fence {lease.fence}).")
     session.line(f"  let go   takeback locks release {lease.name}")
+    for one in left:
+        session.line(f"  {one}")
 
 
 @command.command("release")
@@ -120,6 +127,7 @@ def lock_data(lease: Lease) -> dict[str, Any]:
         "actor": holder.actor,
         "pid": holder.process.pid if holder.process and holder.bound else None,
         "host": holder.process.host if holder.process else "",
+        "died": is_gone(lease),
         "since": iso(lease.since_us),
         "until": iso(_until_us(lease)),
     }

@@ -99,7 +99,7 @@ def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -
     if workspace.locks.refuses:
         raise RefusedError(
             f"{called} was refused: {lock_guard.told(found)}. It was not started",
-            hint=f"wait, or, if nobody works on it any more: takeback locks release {found[0].lease.name}",
+            hint=workspace.locks.how(found),
         )
     return [f"takeback: {lock_guard.told(found)}"]
 
@@ -129,8 +129,7 @@ def _record(
     """Write down what the command did, say it, and take it back if that was asked for."""
     tracker = workspace.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
-    lives_on = bool(tracker.living(id))
-    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, lives_on=lives_on)
+    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=child.left)
     tracker.life.end(id)
     report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
     if session.json:

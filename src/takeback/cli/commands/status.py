@@ -18,6 +18,7 @@ from takeback.cli.runs import (
     standing_data,
     standing_lines,
     waits_for_a_decision,
+    way_to_settle,
 )
 from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at, iso, plural
 from takeback.cli.views import is_worth_a_row, run_data, what
@@ -28,6 +29,7 @@ from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
+from takeback.engine.calls import in_doubt
 from takeback.journals import held_unopened
 from takeback.opening import find_root, find_workspace, is_too_wide, lost_at
 from takeback.storage.registry import Registry
@@ -128,6 +130,7 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
             {"target": str(item.target), "did": item.did.value, "why": item.why}
             for item in (_remaining(history) or (None, []))[1]
         ],
+        "in_doubt": [action.id for action in _unknown(history)],
         "background": [action.id for action in history.open_actions(Life.BACKGROUND)],
         "open_actions": [action.id for action in history.open_actions()],
         "runs": [
@@ -150,6 +153,10 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
     if checkpoint := next(reversed(history.checkpoints.values()), None):
         message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
         lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")
+    lines += [
+        f"It is unknown whether {action.id} happened: {what(history, action)}.  {way_to_settle(action.id)}"
+        for action in _unknown(history)
+    ]
     if remaining := _remaining(history):
         action, items = remaining
         lines.append(f"The last {action.kind} ({action.id}) is incomplete. Not as before:")
@@ -182,6 +189,14 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
             f"Action {action.id} has ended, but processes that it started are still running: {action.name}"
         )
     return lines
+
+
+def _unknown(history: History) -> list[Action]:
+    """Calls in doubt. Those of a run that stands still are listed with it."""
+    standing = {run.id for run in _standing(history)}
+    return [
+        a for a in history.actions.values() if a.is_tool and a.stream not in standing and in_doubt(history, a)
+    ]
 
 
 def _remaining(history: History) -> tuple[Action, list[Item]] | None:

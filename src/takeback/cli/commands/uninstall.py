@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -38,11 +39,13 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     if edits:
         may_write(session, "".join(edit.diff for edit in edits), yes=yes)
     _make(edits)
+    left = presence.remaining(agent, root, home)
     if session.json:
-        return session.data({"agent": agent, "changed": [str(edit.path) for edit in edits]})
+        remaining = [{"path": str(one.path), "plugin": one.plugin or None} for one in left]
+        return session.data(
+            {"agent": agent, "changed": [str(edit.path) for edit in edits], "remaining": remaining}
+        )
     title, where = presence.CLIENTS[agent].title, "your own settings" if user else str(root)
-    others = apply.places(agent, project=root, home=home, user=not user)
-    left = next((path for path in others if path not in paths and apply.has_ours(agent, path)), None)
     if not edits:
         session.line(f"There are no hooks of Takeback for {title} in {where}.")
     elif left:
@@ -50,9 +53,24 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     else:
         session.line(f"Took the hooks out: what {title} does from its next session on is not recorded.")
         session.line("What was recorded stays and can still be taken back.")
-    if left:
-        session.line(f"Those in {left} stay, and {title} runs them {'there' if user else 'here too'}.")
-        session.line(f"  take them out   takeback uninstall {agent}{'' if user else ' --user'}")
+    for one in left:
+        for line in _lines(agent, one, root, home):
+            session.line(line)
+
+
+def _lines(agent: str, left: presence.Remaining, root: Path, home: Path) -> list[str]:
+    """What goes on recording in this project, and how it is taken out."""
+    title = presence.CLIENTS[agent].title
+    if left.plugin:
+        return [
+            f"The plugin {left.plugin} is switched on in {left.path}, so {title} goes on being recorded here.",
+            f"  take it out     claude plugin uninstall {left.plugin}",
+        ]
+    own = " --user" if left.path in apply.places(agent, project=root, home=home, user=True) else ""
+    return [
+        f"Those in {left.path} stay, so {title} goes on being recorded here.",
+        f"  take them out   takeback uninstall {agent}{own}",
+    ]
 
 
 def _make(edits: Sequence[apply.Edit]) -> None:

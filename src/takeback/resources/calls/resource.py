@@ -78,7 +78,7 @@ class Calls:
         except CorruptionError as error:
             return Do.LEAVE, _lost(error)
         if swap.present.data.get("in_doubt") and not _can_tell(known):
-            return Do.LEAVE, "nobody can tell whether it happened"
+            return Do.LEAVE, "it is unknown whether it happened"
         if not known.undo:
             return Do.LEAVE, "it cannot be taken back"
         return Do.COMPENSATE, ""

@@ -95,7 +95,7 @@ class Outside:
                     if files is None:
                         continue
                     seen = files.mark()
-                    if scope.places:
+                    if scope.places or scope.starts:
                         files.remember()
                     found = {scope.outer(path): _outward(entry, scope) for path, entry in files.entries()}
             except FolderClosed as error:

@@ -16,6 +16,7 @@ import msgspec
 
 from takeback.core.codec import text_of
 from takeback.ports import Reached, Survey
+from takeback.resources.files.view import KIN
 
 FILES_MAX, BYTES_MAX = 10_000, 256 << 20
 NAMES_MAX = 1_000
@@ -29,6 +30,10 @@ _stat = os.lstat
 
 class Refused(Exception):
     """Why a place is not captured, in words."""
+
+
+class Forbidden(Refused):
+    """It is no place to write to, whoever names it: a device, a word of the kernel's, our own state."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -72,7 +77,8 @@ class Surveyor:
                     new = [place for place in places if not _is_in(place, found)]
                     closed = self._take(new, reached, left)
                 except Refused as why:
-                    serious = self._limits.capture and not reached.perhaps and not _is_let_pass(reached)
+                    sure = self._limits.capture and not reached.perhaps and not _is_let_pass(reached)
+                    serious = sure or isinstance(why, Forbidden)
                     (missed if serious else stated)[f"{text_of(called)} was not captured: {why}"] = None
                     continue
                 found |= dict.fromkeys(new)
@@ -85,7 +91,7 @@ class Surveyor:
             self._refuse(place)
         if _is_let_pass(reached):
             raise Refused("which of the files in it are written is not known")
-        return left.take(places)
+        return left.take([place for place in places if not place.endswith(KIN)])
 
     def _places(self, reached: Reached) -> Iterator[tuple[bytes, list[bytes]]]:
         """Where a path really is, outside the workspace; or all that a wildcard may mean."""
@@ -94,12 +100,16 @@ class Surveyor:
         if reached.names is not None:
             start = os.fsencode(reached.names)
             every = dict.fromkeys(place for found in _beginning(behind, start) for place in _both(found))
-            yield os.path.join(behind, start + b"*"), [place for place in every if not self._is_known(place)]
+            places = [place for place in every if not self._is_known(place)]
+            if reached.makes and not self._is_known(behind):
+                places.append(_kin(behind, start))
+            yield os.path.join(behind, start + b"*"), places
             return
         folder, name = os.path.split(path)
         itself = os.path.join(os.path.realpath(folder), name)
         for place in dict.fromkeys([itself, *([] if _is_machine(itself) else [behind])]):
-            if reached.perhaps and (_is_folder(place) or _is_machine(place)):
+            forbidden = _is_below(place, self._own) or _is_machine(place)
+            if reached.perhaps and _is_folder(place) and not forbidden:
                 # Many tools are told a folder, and few change all of it.
                 continue
             if not self._is_known(place):
@@ -110,14 +120,17 @@ class Surveyor:
         return _is_below(place, self._root) or _is_in(place, self._others)
 
     def _refuse(self, place: bytes) -> None:
+        if _holds(place, self._own) or _is_below(place, self._own):
+            raise Forbidden("Takeback keeps its own state there")
+        if _is_machine(place.removesuffix(KIN)):
+            raise Forbidden("it is not an ordinary folder or file")
         if not self._limits.capture:
             raise Refused("takeback.toml says that nothing outside is")
-        if _is_below(self._root, place):
+        if _holds(place, self._root):
             raise Refused("the workspace itself lies in it")
-        if _is_below(self._own, place) or _is_below(place, self._own):
-            raise Refused("Takeback keeps its own state there")
-        if _is_machine(place) or place == b"/":
-            raise Refused("it is no ordinary folder or file")
+        place = place.removesuffix(KIN)
+        if place == b"/":
+            raise Refused("it is not an ordinary folder or file")
         if not os.access(os.path.dirname(place), os.R_OK | os.X_OK):
             raise Refused("its folder cannot be looked into")
         if not os.access(os.path.dirname(place), os.W_OK):
@@ -207,6 +220,11 @@ def _beginning(folder: bytes, start: bytes) -> list[bytes]:
         return [folder]
 
 
+def _kin(folder: bytes, start: bytes) -> bytes:
+    """The place that is every name in a folder that begins so; where the folder is not there yet, that."""
+    return os.path.join(folder, start) + KIN if os.path.isdir(folder) else _first_missing(folder)
+
+
 def _both(place: bytes) -> list[bytes]:
     """A path itself, and where it leads if it is a link."""
     return [place, os.path.realpath(place)] if os.path.islink(place) else [place]
@@ -223,8 +241,14 @@ def _is_in(path: bytes, places: Container[bytes]) -> bool:
 
 def _is_let_pass(reached: Reached) -> bool:
     """Whether something is put into a folder that all users share, such as /tmp: that is said, and no more."""
-    somewhere = reached.somewhere and reached.names is None and not reached.deletes
+    anywhere = reached.names is None or (reached.makes and not reached.names)
+    somewhere = reached.somewhere and anywhere and not reached.deletes
     return somewhere and _is_shared(os.fsencode(reached.really or reached.path))
+
+
+def _holds(place: bytes, path: bytes) -> bool:
+    """Whether a path is a place, or in it."""
+    return path.startswith(place.removesuffix(KIN)) if place.endswith(KIN) else _is_below(path, place)
 
 
 def _is_below(path: bytes, top: bytes) -> bool:

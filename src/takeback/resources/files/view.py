@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
 
 import msgspec
 from blake3 import blake3
@@ -15,17 +16,24 @@ _FORMAT_MAX = 15
 """Formats that may come; another byte there is damage."""
 
 
+KIN = b"*/"
+"""How a place ends that is every name in its folder that begins so. No path ends in a slash."""
+
+
 class Scope(msgspec.Struct, frozen=True):
     """The part of a view that is seen from one folder. `places` are names in it, `paths` lead from it."""
 
     folder: bytes
     places: frozenset[bytes]
     paths: frozenset[bytes]
+    starts: frozenset[bytes] = frozenset()
+    """How further names in it begin that are places."""
 
     @property
     def id(self) -> str:
         """Told apart from any other scope, for the notes that are kept about it."""
-        parts = [self.folder, b"", *sorted(self.places), b"", *sorted(self.paths)]
+        places = [*sorted(self.places), *sorted(start + KIN for start in self.starts)]
+        parts = [self.folder, b"", *places, b"", *sorted(self.paths)]
         return blake3(b"\0".join(parts)).hexdigest()[:32]
 
     def excluded(self, claimed: Collection[bytes]) -> Callable[[bytes], bool]:
@@ -33,9 +41,12 @@ class Scope(msgspec.Struct, frozen=True):
         on_the_way = {above for path in self.paths for above in _above(path)}
         others = {inner for path in claimed if (inner := self.inner(path))}
         all_others = not {self.folder, *_above(self.folder)}.isdisjoint(claimed)
+        starts = tuple(self.starts)
 
         def test(path: bytes) -> bool:
-            seen = path.partition(b"/")[0] in self.places or path in self.paths or path in on_the_way
+            name = path.partition(b"/")[0]
+            placed = name in self.places or name.startswith(starts)
+            seen = placed or path in self.paths or path in on_the_way
             return all_others or not seen or path in others
 
         return test
@@ -60,11 +71,16 @@ class View(msgspec.Struct, frozen=True, array_like=True):
         return path in self.paths or self._is_placed(path)
 
     def _is_placed(self, path: bytes) -> bool:
-        return path in self.places or not self.places.isdisjoint(_above(path))
+        return path in self.places or self._is_below_a_place(path) or _is_kin(path, self.places)
+
+    def _is_below_a_place(self, path: bytes) -> bool:
+        above = _above(path)
+        return not self.places.isdisjoint(above) or any(_is_kin(folder, self.places) for folder in above)
 
     def without(self, scope: Scope) -> View:
         """The same, but for what could not be looked at."""
         places = self.places - {scope.outer(place) for place in scope.places}
+        places -= {scope.outer(start) + KIN for start in scope.starts}
         return View(places, self.paths - {scope.outer(path) for path in scope.paths})
 
     def scopes(self) -> list[Scope]:
@@ -74,19 +90,36 @@ class View(msgspec.Struct, frozen=True, array_like=True):
         """
         places: dict[bytes, set[bytes]] = {}
         paths: dict[bytes, set[bytes]] = {}
+        starts: dict[bytes, set[bytes]] = {}
         for place in self.places:
-            if self.places.isdisjoint(_above(place)):
-                folder, name = _around(place)
-                places.setdefault(folder, set()).add(name)
+            if not self._is_below_a_place(place.removesuffix(KIN)):
+                folder, name = _around(place.removesuffix(KIN))
+                (starts if place.endswith(KIN) else places).setdefault(folder, set()).add(name)
         for path in self.paths:
             if not self._is_placed(path):
                 top = next((above for above in _above(path) if above in self.paths), path)
                 folder = _around(top)[0]
                 paths.setdefault(folder, set()).add(Scope(folder, frozenset(), frozenset()).inner(path))
         return [
-            Scope(folder, frozenset(places.get(folder, ())), frozenset(paths.get(folder, ())))
-            for folder in sorted({*places, *paths})
+            Scope(folder, *(frozenset(seen.get(folder, ())) for seen in (places, paths, starts)))
+            for folder in sorted({*places, *paths, *starts})
         ]
+
+
+def _is_kin(path: bytes, places: frozenset[bytes]) -> bool:
+    """Whether a place is all that begins like this path, in its folder."""
+    folder, name = _around(path)
+    return name.startswith(_starts(places).get(folder, ()))
+
+
+@lru_cache(maxsize=8)
+def _starts(places: frozenset[bytes]) -> Mapping[bytes, tuple[bytes, ...]]:
+    found: dict[bytes, tuple[bytes, ...]] = {}
+    for place in places:
+        if place.endswith(KIN):
+            folder, name = _around(place.removesuffix(KIN))
+            found[folder] = (*found.get(folder, ()), name)
+    return found
 
 
 def _above(path: bytes) -> Iterable[bytes]:

@@ -122,7 +122,7 @@ class PostgresLeases:
         assert row
         since_us = self._now_us()
         db.execute(_TAKE, (self._id, row[0], wanted.name, holder, since_us, ttl_us, ttl_us))
-        return Lease(row[0], wanted.name, wanted.holder, since_us, ttl_us, ttl_us)
+        return Lease(row[0], wanted.name, wanted.holder, since_us, ttl_us, ttl_us, ended=tuple(found))
 
     def _is_there(self, db: Db, lease: Lease) -> bool:
         told = [(one.fence, one.name, one.holder, one.since_us) for one in self.listed(db)]

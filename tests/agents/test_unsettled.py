@@ -1,0 +1,141 @@
+"""A call of which it is unknown whether it happened: an undo reports it once, and does not get stuck at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from takeback.workspace import Workspace
+from tests.world.cli import Workspace as World
+
+from .driving import Agent
+
+PUSH = "git push origin main"
+
+
+def ran_badly(desk: Path, *commands: str) -> Agent:
+    """An agent removes app.py; then each of these fails, after its human had allowed it."""
+    client = Agent("claude-code", desk)
+    client.prompt("go", "p1")
+    client.shell("rm app.py", "c0")
+    (desk / "app.py").unlink()
+    client.ran("rm app.py", "c0")
+    for number, command in enumerate(commands, 1):
+        client.shell(command, f"c{number}")
+        client.tell(
+            "PostToolUseFailure",
+            tool_name="Bash",
+            tool_input={"command": command},
+            tool_use_id=f"c{number}",
+            error="Exit code 1",
+        )
+    return client
+
+
+@pytest.fixture
+def world(desk: Path, tb: Workspace) -> World:
+    return World(desk, tb.state.parent.parent)
+
+
+@pytest.mark.parametrize("command", ["kill 999999", PUSH])
+def test_a_failed_call_does_not_keep_undo_from_the_action_before_it(
+    command: str, desk: Path, world: World
+) -> None:
+    ran_badly(desk, command)
+    for _ in range(2):
+        world.run("undo")
+    assert (desk / "app.py").read_text() == "print('one')\n"
+
+
+def test_it_is_reported_once_with_how_to_settle_it(desk: Path, tb: Workspace, world: World) -> None:
+    ran_badly(desk, PUSH)
+    *_, pushed = tb.history.actions
+    first = world.run("undo")
+    assert first.code == 6
+    assert "it is unknown whether it happened" in first.stdout
+    assert f"takeback settle {pushed}" in first.said
+    preview = world.run("undo", "--preview")
+    assert preview.code == 0 and "app.py" in preview.stdout
+    second = world.run("undo")
+    assert (second.code, (desk / "app.py").exists()) == (0, True)
+    third = world.run("undo")
+    assert third.code == 0 and "Nothing else to take back" in third.stdout
+    assert pushed in third.stdout, "that it is unsettled is not forgotten"
+    assert world.run("undo", "--json").json["unsettled"] == [pushed]
+
+
+def test_two_of_them_are_reported_one_after_the_other(desk: Path, tb: Workspace, world: World) -> None:
+    ran_badly(desk, PUSH, f"{PUSH} --tags")
+    _, first, second = tb.history.actions
+    assert [world.run("undo", "--json").json["of"] for _ in range(3)] == [
+        [second],
+        [first],
+        [next(iter(tb.history.actions))],
+    ]
+    assert (desk / "app.py").exists()
+
+
+def test_by_its_id_it_is_reported_each_time(desk: Path, tb: Workspace, world: World) -> None:
+    ran_badly(desk, PUSH)
+    *_, pushed = tb.history.actions
+    for _ in range(2):
+        done = world.run("undo", pushed)
+        assert done.code == 6 and f"takeback settle {pushed}" in done.said
+
+
+def test_redo_after_it_goes_back_to_where_it_was(desk: Path, world: World) -> None:
+    ran_badly(desk, PUSH)
+    assert [world.run("undo").code for _ in range(2)] == [6, 0]
+    assert world.run("redo").code == 0
+    assert not (desk / "app.py").exists()
+    assert world.run("undo").code == 0
+    assert (desk / "app.py").exists()
+
+
+def test_what_it_changed_here_is_taken_back_with_the_report(desk: Path, tb: Workspace, world: World) -> None:
+    client = ran_badly(desk)
+    client.shell(f"touch made && {PUSH}", "c1")
+    (desk / "made").touch()
+    client.tell(
+        "PostToolUseFailure",
+        tool_name="Bash",
+        tool_input={"command": f"touch made && {PUSH}"},
+        tool_use_id="c1",
+        error="Exit code 1",
+    )
+    assert world.run("undo").code == 6
+    assert not (desk / "made").exists() and not (desk / "app.py").exists()
+    assert world.run("undo").code == 0
+    assert (desk / "app.py").exists()
+
+
+def test_a_human_settles_it(desk: Path, tb: Workspace, world: World) -> None:
+    ran_badly(desk, PUSH, f"{PUSH} --tags")
+    _, first, second = tb.history.actions
+    said = world.run("status").stdout
+    assert f"takeback settle {first}" in said and f"takeback settle {second}" in said
+    assert world.run("settle", second, "--did-not").code == 0
+    assert world.run("settle", first, "--happened").code == 0
+    assert "takeback settle" not in world.run("status").stdout
+    # What happened cannot be taken back, and is said once; what did not happen is nothing.
+    assert world.run("undo", "--json").json["of"] == [first]
+    assert world.run("undo").code == 0
+    assert (desk / "app.py").exists()
+    again = world.run("settle", first, "--happened")
+    assert again.code == 2 and "not in doubt" in again.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("--happened", "--did-not")])
+def test_settling_needs_one_answer(words: tuple[str, ...], desk: Path, tb: Workspace, world: World) -> None:
+    ran_badly(desk, PUSH)
+    *_, pushed = tb.history.actions
+    done = world.run("settle", pushed, *words)
+    assert done.code == 2 and "--happened or --did-not" in done.stderr
+
+
+def test_an_agent_does_not_settle_its_own_call(desk: Path, tb: Workspace, world: World) -> None:
+    ran_badly(desk, PUSH)
+    removal, pushed = tb.history.actions
+    done = world.run("settle", pushed, "--did-not", env={"TAKEBACK_ACTION": f"{tb.state.name}:{removal}"})
+    assert done.code == 3 and "a human" in done.stderr

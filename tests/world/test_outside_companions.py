@@ -1,0 +1,108 @@
+"""Files that a command writes beside those that it names outside the workspace: all come back, byte for byte."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .picture import differences
+from .test_outside import Beside
+
+V = "../other"
+
+COMMANDS = {
+    "gzip over another": f"gzip -f {V}/a.txt",
+    "gunzip over another": f"gunzip -f {V}/c.gz",
+    "gzip of several": f"gzip -f {V}/*.txt",
+    "bzip2": f"bzip2 -f {V}/a.txt",
+    "xz": f"xz -f {V}/a.txt",
+    "zstd": f"zstd -q -f {V}/a.txt",
+    "sed with a backup": f"sed -i.bak s/a/z/ {V}/a.txt",
+    "sed with a backup of another name": f"cd {V} && sed -i'old-*' s/a/z/ a.txt",
+    "cp with a backup": f"cp --backup plan.md {V}/a.txt",
+    "cp with a numbered backup": f"cp --backup=numbered plan.md {V}/a.txt; cp --backup=t plan.md {V}/a.txt",
+    "cp with a suffix": f"cp -S .old plan.md {V}/a.txt",
+    "mv with a backup": f"echo n > n; mv -b n {V}/a.txt",
+    "install with a backup": f"install -b plan.md {V}/a.txt",
+    "patch": f"patch -b {V}/a.txt < fix",
+    "patch that is rejected": f"patch -f {V}/a.txt < wrong || true",
+    "split": f"split -l 1 lines {V}/part-",
+    "csplit": f"csplit -s -f {V}/cut- lines 2",
+    "tar into a folder of its own": f"tar xf a.tar --one-top-level={V}/deep",
+    "git checkout-index": f"git checkout-index -q -f --prefix={V}/ -a",
+    "git checkout-index with a beginning": f"git checkout-index -q -f --prefix={V}/new- -a",
+    "written through a hard link": f"ln {V}/a.txt h; echo x > h",
+    "written through a hard link that cp made": f"cp -l {V}/a.txt h; echo x > h",
+    "perl in place": f"perl -pi.bak -e s/a/z/ {V}/a.txt",
+    "sort": f"sort -o {V}/a.txt lines",
+    "tee": f"tee {V}/a.txt {V}/new < lines",
+    "braces": f"rm {V}/{{a.txt,c.gz}}",
+    "a variable": f'D={V}; rm "$D/a.txt"',
+    "a loop": f"for n in a.txt c.gz; do rm {V}/$n; done",
+    "a template": f"mktemp {V}/new-XXXXXX",
+    "zip without an ending": f"zip -q {V}/out plan.md",
+    "cpio": f"echo plan.md | cpio -pdu --quiet {V}/deep",
+    "sqlite": f"sqlite3 {V}/app.db 'CREATE TABLE t (a)'",
+    "rename": f"rename .txt .md {V}/a.txt",
+}
+PROGRAMS = {name: command.split()[0] for name, command in COMMANDS.items()}
+PROGRAMS |= {
+    "mv with a backup": "mv",
+    "sed with a backup of another name": "sed",
+    "braces": "rm",
+    "a variable": "rm",
+    "a loop": "rm",
+    "cpio": "cpio",
+}
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Beside:
+    made = Beside(tmp_path)
+    other, work = tmp_path / "other", made.world.root
+    for name in (
+        "a.txt.gz",
+        "a.txt.bz2",
+        "a.txt.xz",
+        "a.txt.zst",
+        "a.txt.bak",
+        "a.txt~",
+        "a.txt.old",
+        "old-a.txt",
+    ):
+        (other / name).write_text(f"{name}, which somebody needs\n")
+    for name in ("a.txt.~1~", "a.txt.orig", "a.txt.rej", "part-aa", "cut-00", "plan.md", "new-plan.md", "c"):
+        (other / name).write_text(f"{name}, which somebody needs\n")
+    (other / "deep/plan.md").write_text("theirs\n")
+    made.world.human("lines", "1\n2\n3\n")
+    made.world.human("fix", "--- a\n+++ b\n@@ -1 +1 @@\n-a\n+b\n")
+    made.world.human("wrong", "--- a\n+++ b\n@@ -1 +1 @@\n-q\n+b\n")
+    made.run(
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "printf 'c\\n' | gzip > c.gz; tar cf a.tar plan.md; git init -q; git add plan.md",
+    )
+    shutil.copy(work / "c.gz", other / "c.gz")
+    made.world.save()
+    return made
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_stands_beside_a_named_path_comes_back(name: str, beside: Beside) -> None:
+    program = PROGRAMS[name]
+    if shutil.which(program) is None:
+        pytest.skip(f"not on this platform: there is no {program}")
+    if name == "rename" and "perl" in Path(shutil.which(program) or "").resolve().name:
+        pytest.skip("not on this platform: rename is another program")
+    before = beside.look()
+    done = beside.run("run", "--name", "agent", "--", "bash", "-c", COMMANDS[name])
+    assert done.code == 0, done
+    assert differences(before["other"], beside.look()["other"]), "the command did nothing there"
+    beside.undo()
+    after = beside.look()
+    assert not differences(before["other"], after["other"])
+    assert not differences(before["work"], after["work"])
