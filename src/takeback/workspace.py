@@ -26,6 +26,7 @@ from takeback.errors import ConflictError, CorruptionError, RollbackIncomplete, 
 from takeback.ports import Finding
 from takeback.running import Running
 from takeback.storage.clock import SystemClock
+from takeback.witnessing import FRESH
 
 AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
 
@@ -160,8 +161,8 @@ class Workspace(Running):
         on_conflict: str = "stop",
     ) -> RollbackReport:
         """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
-        return _complete(
-            self.rollbacks.undo(
+        with self._missing_told():
+            report = self.rollbacks.undo(
                 wanted,
                 to=_id(to),
                 agent=agent,
@@ -169,18 +170,47 @@ class Workspace(Running):
                 preview=preview,
                 on_conflict=_choice(on_conflict),
             )
-        )
+        return self._complete(report)
 
     def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Take the most recent rollback back."""
-        return _complete(self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict)))
+        return self._complete(self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict)))
 
     def restore(
         self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
         """Make the workspace equal to a checkpoint, whoever changed it; `redo` brings the present back."""
-        chosen = path_filter(self.root, self.history, paths)
-        return _complete(self.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview))
+        with self._missing_told():
+            chosen = path_filter(self.root, self.history, paths)
+            report = self.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview)
+        return self._complete(report)
+
+    def _complete(self, report: RollbackReport) -> RollbackReport:
+        """This report, if all that was promised is done and verified, and nothing to do means nothing was done."""
+        if report.verdict is Verdict.NOTHING:
+            if gone := self.lost:
+                self.notices.clear()  # the error says the same
+                raise gone.error
+            if not self.history.seq:
+                raise CorruptionError(
+                    f"the journal in {self.state} is empty: what was recorded is gone. Nothing was taken back",
+                    hint=f"restore that folder from a backup; or go on without it: {FRESH}",
+                )
+        if report.verdict is Verdict.PARTIAL:
+            raise RollbackIncomplete(
+                str(report), hint="the report names what remains; `takeback status` too", report=report
+            )
+        return report
+
+    @contextmanager
+    def _missing_told(self) -> Iterator[None]:
+        """What is not found may be in the history that is gone."""
+        try:
+            yield
+        except UsageError as error:
+            if gone := self.lost:
+                raise gone.error from error
+            raise
 
     # Keeping house
 
@@ -191,6 +221,8 @@ class Workspace(Running):
         recorded of it: by content, not by times.
         """
         findings = list(self.journal.check())
+        if not findings and (gone := self.lost):
+            findings = [Finding("history", f"{gone}; {gone.hint}")]
         if not findings:
             findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self.history.breaches]
         if not findings:
@@ -300,15 +332,6 @@ class Workspace(Running):
 
     def __repr__(self) -> str:
         return f"<Workspace {self.root}>"
-
-
-def _complete(report: RollbackReport) -> RollbackReport:
-    """This report, if all that was promised is done and verified."""
-    if report.verdict is Verdict.PARTIAL:
-        raise RollbackIncomplete(
-            str(report), hint="the report names what remains; `takeback status` too", report=report
-        )
-    return report
 
 
 def _id(named: str | Checkpoint | None) -> str:

@@ -9,13 +9,14 @@ import click
 from takeback import config
 from takeback.agents.section import remove_section, write_section
 from takeback.cli.session import Session, TakebackCommand, plural, sized
-from takeback.opening import find_root
+from takeback.opening import begin_anew, find_root
 from takeback.storage.registry import Registry
 
 
 @click.command("init", cls=TakebackCommand)
 @click.option("--allow-home", is_flag=True, help="Protect even a home folder or one above it")
 @click.option("--accept-config", is_flag=True, help="Accept takeback.toml as it is, after it was shown")
+@click.option("--fresh", is_flag=True, help="Go on without a history that is gone or damaged")
 @click.option("--no-agents-file", is_flag=True, help="Write nothing into AGENTS.md and CLAUDE.md")
 @click.option("--remove-agents-section", is_flag=True, help="Take the section out of them again, and end")
 @click.pass_obj
@@ -23,6 +24,7 @@ def command(
     session: Session,
     allow_home: bool,
     accept_config: bool,
+    fresh: bool,
     no_agents_file: bool,
     remove_agents_section: bool,
 ) -> None:
@@ -34,6 +36,7 @@ def command(
     if remove_agents_section:
         return _remove_section(session)
     began = time.monotonic()
+    aside = begin_anew(".") if fresh else None
     with session.protect(allow_home=allow_home, accept_config=accept_config) as workspace:
         first = not workspace.history.marks
         written = [] if no_agents_file else write_section(workspace.root)
@@ -45,6 +48,8 @@ def command(
         return session.data(
             {"root": root, "checkpoint": checkpoint.id, "files": files, "bytes": size, "written": written}
         )
+    if aside:
+        session.line(f"What was left of the old history is now in {aside}.")
     called = "First checkpoint" if first else "Checkpoint"
     session.line(
         f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}). "
