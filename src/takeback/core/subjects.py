@@ -11,6 +11,9 @@ from takeback.core import ids
 from takeback.core.change import Change, Entry
 from takeback.core.lifecycle import Life
 
+OWN = "takeback:"
+"""How the tool of an action begins that is Takeback itself."""
+
 
 class Breach(msgspec.Struct, frozen=True):
     """An event that the life of its subject does not allow."""
@@ -53,6 +56,11 @@ class Action(msgspec.Struct):
     @property
     def is_tool(self) -> bool:
         return isinstance(self.began, e.ActionBegan)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether Takeback itself wrote into the project, as it was asked to. Only its id takes that back."""
+        return isinstance(self.began, e.ActionBegan) and self.began.tool.startswith(OWN)
 
     @property
     def writes_files(self) -> bool:
