@@ -128,8 +128,11 @@ class Workspace(Running):
 
     @contextmanager
     def writing(self, name: str) -> Iterator[str]:
-        """What Takeback itself writes into the project in this block, as it was asked to. Gives the action's id."""
-        with self._recorded(name, tool=f"{OWN}{name}") as id:
+        """What Takeback itself writes into the project in this block, as it was asked to. Gives the action's id.
+
+        Where an agent asked for it, it is the agent's, like anything else that the agent does.
+        """
+        with self._recorded(name, tool="" if self.inside_action() else f"{OWN}{name}") as id:
             yield id
 
     @contextmanager

@@ -170,6 +170,11 @@ def test_what_takeback_wrote_is_meant_by_its_id_alone() -> None:
     with pytest.raises(UsageError, match="no agent 'you'"):
         select.of_agent(story.history, "you")
     assert select.of_ids(story.history, [own]).actions == (own,)
+    assert story.history.untrusted_since(Target("files", "g")) is None, "a human asked for it"
+    story.world[Target("files", "g")] = version("1")
+    later = story.act({"g": "2"})
+    found = story.history.untrusted_since(Target("files", "g"))
+    assert found and found.action == later
     story.edit("f", "2", seen=True)
     drift = next(reversed(story.history.actions.values()))
     assert not drift.is_own

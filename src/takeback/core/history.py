@@ -135,7 +135,8 @@ class History:
         for entry in reversed(self.timeline(target)):
             if untrusted is None and entry.change.after.id == self.accepted.get(target.name):
                 return None
-            if not self.actions[entry.action].is_tool or self.taken_back(entry.action, target, entry.seq):
+            action = self.actions[entry.action]
+            if not action.is_tool or action.is_own or self.taken_back(action.id, target, entry.seq):
                 break
             untrusted = entry
         return untrusted

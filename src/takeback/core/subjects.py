@@ -59,7 +59,7 @@ class Action(msgspec.Struct):
 
     @property
     def is_own(self) -> bool:
-        """Whether Takeback itself wrote into the project, as it was asked to. Only its id takes that back."""
+        """Whether Takeback itself wrote into the project, as a human had asked. Only its id takes that back."""
         return isinstance(self.began, e.ActionBegan) and self.began.tool.startswith(OWN)
 
     @property
