@@ -21,7 +21,7 @@ import platformdirs
 from takeback.core.plan import ToolTarget
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
-from takeback.errors import UsageError
+from takeback.errors import RefusedError, UsageError
 
 FILE = "takeback.toml"
 COMMAND_MAX = 10_000
@@ -133,19 +133,29 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_config(root: Path) -> Config:
     """The workspace's takeback.toml, or the defaults."""
+    text = read_text(root)
+    return Config() if text is None else parse_config(text, root / FILE)
+
+
+def read_text(root: Path) -> bytes | None:
+    """The bytes of the workspace's takeback.toml, if there is one."""
     path = root / FILE
     try:
-        return parse_config(path.read_text("utf-8"), path)
+        return path.read_bytes()
     except FileNotFoundError:
-        return Config()
-    except (OSError, UnicodeDecodeError) as error:
+        return None
+    except OSError as error:
         raise UsageError(f"{path} cannot be read: {error}; nothing was done") from error
 
 
-def parse_config(text: str, path: Path) -> Config:
+def parse_config(text: str | bytes, path: Path) -> Config:
     """Settings as they stand in takeback.toml."""
     try:
-        return msgspec.convert(tomllib.loads(text), Config)
+        plain = text if isinstance(text, str) else text.decode()
+        # As open files are read: TOML knows no other line ends.
+        return msgspec.convert(tomllib.loads(plain.replace("\r\n", "\n")), Config)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} cannot be read: {error}; nothing was done") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(
             f"{path} is not valid: {error}; nothing was done", hint="docs/CONFIG.md lists every setting"
@@ -275,6 +285,26 @@ def debugging() -> bool:
 def actor() -> str:
     """Who is working here, for the log."""
     return _variable("TAKEBACK_ACTOR")
+
+
+def refuse_too_wide(root: Path) -> None:
+    """A home folder, or anything above it, is not protected by accident."""
+    if is_too_wide(root):
+        raise RefusedError(
+            f"{root} is a home folder or above one; nothing was recorded",
+            hint="go to the project's folder, or insist with --allow-home",
+        )
+
+
+def is_too_wide(root: Path) -> bool:
+    """Whether it is a home folder, or above one."""
+    home = home_folder()
+    return root in (home, *home.parents)
+
+
+def search_path() -> str:
+    """Where commands are found by their names."""
+    return _variable("PATH")
 
 
 def aws() -> dict[str, str]:

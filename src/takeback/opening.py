@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from takeback import config
 from takeback._version import __version__
 from takeback.core import ids
 from takeback.core.codec import text_of
-from takeback.core.events import WorkspaceBegan
+from takeback.core.events import ConfigAccepted, Event, WorkspaceBegan
 from takeback.errors import RefusedError, UsageError
 from takeback.journals import begun, is_begun, is_begun_elsewhere, journal_of
+from takeback.loosening import Setting, to_accept
 from takeback.ports import Progress, silent
-from takeback.storage import stores
+from takeback.storage import acceptance, stores
 from takeback.storage.registry import Registry
+from takeback.trusted import ACCEPT
 from takeback.workspace import Workspace
 
 
@@ -29,11 +32,13 @@ def open_workspace(
     store: str = "",
     workspace: str = "",
     blobs: str = "",
+    accept_config: bool = False,
 ) -> Workspace:
     """Open exactly this directory, and begin to protect it if it is not yet.
 
     `store` is the address of a PostgreSQL database in which its history is begun, `workspace` its name there,
-    `blobs` the address of a bucket that has all content besides, like s3://bucket/folder.
+    `blobs` the address of a bucket that has all content besides, like s3://bucket/folder. With `accept_config` what
+    stands in its takeback.toml is accepted, all of it: for whoever knows what stands there. Not inside of an action.
     """
     if sys.platform != "linux":
         raise RefusedError(
@@ -43,7 +48,7 @@ def open_workspace(
     path = _directory(root)
     registry = Registry(Path(os.path.realpath(home)) if home else config.state_home())
     if not allow_home and not registry.knows(path):
-        refuse_too_wide(path)
+        config.refuse_too_wide(path)
     if path.is_relative_to(registry.home):
         raise UsageError(
             f"{path} is where Takeback keeps its own state; nothing was recorded",
@@ -53,12 +58,17 @@ def open_workspace(
         # A mistake in the settings is told before anything is begun.
         config.read_config(path)
     state = registry.create(path)
+    if accept_config:
+        accept_unopened(state, to_accept(config.read_config(path)))
     journal = begun(state, path, store, workspace, blobs)
     is_new = not journal.head().count
     if is_new:
-        began = WorkspaceBegan(text_of(os.fsencode(path)), __version__)
+        began: list[Event] = [WorkspaceBegan(text_of(os.fsencode(path)), __version__)]
+        known = acceptance.read(state).accepted
+        if names := tuple(str(one) for one in to_accept(config.read_config(path)) if one.digest in known):
+            began.append(ConfigAccepted("", config.actor(), config.FILE, names))
         # The key makes two processes that open it for the first time write one event.
-        journal.append([began], stream=ids.WORKSPACE, key="workspace-began")
+        journal.append(began, stream=ids.WORKSPACE, key="workspace-began")
     opened = Workspace(path, state, journal, watching=watching, progress=progress)
     kept = stores.read(state)
     if is_new and kept and kept.store:
@@ -85,10 +95,23 @@ def join_workspace(start: str | os.PathLike[str] = ".", *, progress: Progress = 
 
     Nothing is recorded by that.
     """
-    root = find_root(start, Registry(config.state_home()))
-    if not is_begun_elsewhere(root):
+    registry = Registry(config.state_home())
+    root = find_root(start, registry)
+    if not is_begun_elsewhere(registry.state_of(root), root):
         return None
     return open_workspace(root, watching=False, progress=progress)
+
+
+def accept_unopened(state: Path, asked: Iterable[Setting]) -> None:
+    """A human has seen these settings of a folder, and wants them so, before its history is opened or begun."""
+    if inside := config.parent_action():
+        raise RefusedError(
+            f"this was asked from inside {inside}: an agent cannot accept its own settings. Nothing was changed",
+            hint=f"do it from a terminal of your own: {ACCEPT}",
+        )
+    known = acceptance.read(state).accepted
+    if missing := [one.digest for one in asked if one.digest not in known]:
+        acceptance.note(state, accepted=missing)
 
 
 def find_state(root: Path, registry: Registry) -> Path | None:
@@ -104,24 +127,9 @@ def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:
         return nearest
     for name in (config.FILE, ".git"):
         for folder in (path, *path.parents):
-            if (folder / name).exists() and not is_too_wide(folder):
+            if (folder / name).exists() and not config.is_too_wide(folder):
                 return folder
     return path
-
-
-def refuse_too_wide(root: Path) -> None:
-    """A home folder, or anything above it, is not protected by accident."""
-    if is_too_wide(root):
-        raise RefusedError(
-            f"{root} is a home folder or above one; nothing was recorded",
-            hint="go to the project's folder, or insist with --allow-home",
-        )
-
-
-def is_too_wide(root: Path) -> bool:
-    """Whether it is a home folder, or above one."""
-    home = config.home_folder()
-    return root in (home, *home.parents)
 
 
 def _directory(path: str | os.PathLike[str]) -> Path:

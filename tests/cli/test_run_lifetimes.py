@@ -131,6 +131,35 @@ def test_what_a_process_left_behind_changes_is_in_doubt_and_no_drift(
     assert world.read("plan.md") == "old\n" and not world.has("late.md")
 
 
+SHED = """
+import os, resource, sys
+resource.setrlimit(10, (7, 7))
+os.setsid()
+os.execve("/bin/sh", ["sh", "-c", sys.argv[1]], {})
+"""
+
+
+@pytest.mark.parametrize("way", ["", "nohup", "setsid", "env -i setsid", "shed all that is inherited"])
+def test_what_a_command_left_behind_is_taken_back_with_it(way: str, world: Workspace, tmp_path: Path) -> None:
+    world.human("src/main.py", "work of months\n")
+    world.save()
+    (tmp_path / "shed.py").write_text(SHED)
+    way = f"{PYTHON} {tmp_path}/shed.py" if way.startswith("shed") else f"{way} sh -c"
+    os.mkfifo(tmp_path / "go")
+    later = f"read go < {tmp_path}/go; rm -rf {world.root}/src"
+    told = world.agent(f"{way} '{later}' > /dev/null 2>&1 < /dev/null &", name="agent")
+    assert "still running" in told.stderr
+    # There is nothing to take back as yet: that is no reason to say that all is well.
+    busy = world.run("undo")
+    assert busy.code == 3 and "still has processes running" in busy.stderr and "kill" in busy.stderr
+    (tmp_path / "go").write_text("go\n")
+    wait_for(lambda: "still running" not in world.do("status").stdout)
+    assert not world.has("src")
+    assert "outside" not in entries(world)
+    world.undo()
+    assert world.read("src/main.py") == "work of months\n"
+
+
 def test_status_names_what_still_runs(world: Workspace, tmp_path: Path) -> None:
     world.agent(f"({until('../end')}) > /dev/null 2>&1 &", name="agent")
     said = world.do("status").stdout

@@ -43,7 +43,7 @@ OPTIONS = {
         "config",
         "sshoption",
     ),
-    *("placeholder", "braces", "command", "backup", "suffix", "ending", "prefix", "inplace"),
+    *("source", "exec", "placeholder", "braces", "command", "backup", "suffix", "ending", "prefix", "inplace"),
 }
 FOR_READERS = {
     *(

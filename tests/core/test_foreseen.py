@@ -68,3 +68,9 @@ def test_commands_are_lines_or_lists() -> None:
     assert list(commands_in({"command": "a b"})) == ["a b"]
     assert list(commands_in({"argv": ["a", "b"]})) == [["a", "b"]]
     assert list(commands_in({"path": "a"})) == []
+    # A list under a name in the plural may be the words of one command, or several lines.
+    assert list(commands_in({"commands": ["a b", "c"]})) == [["a b", "c"], "a b", "c"]
+    assert list(commands_in({"commands": ["a b"]})) == ["a b"]
+    assert list(commands_in({"sql": "x", "rawSql": "y"})) == [["sql:", "x"], ["sql:", "y"]]
+    assert list(commands_in({"query": "DROP TABLE x"})) == [["sql:", "DROP TABLE x"]]
+    assert list(commands_in({"query": "drop me a line", "statement": "update on the plan"})) == []

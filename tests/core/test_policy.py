@@ -409,3 +409,21 @@ def test_paths_among_arguments() -> None:
     assert set(paths_in(args)) >= {"a.txt", "b.txt"}
     assert not {"https://x/c", "s3://x/d"} & set(paths_in(args, ["url", "target"]))
     assert list(paths_in({"mine": "e.txt"}, ["mine"])) == ["e.txt"]
+
+
+def test_names_that_may_mean_anything_are_paths_where_they_look_like_one() -> None:
+    args = {
+        "source": "/v/a",
+        "to": ["../b", "someone@example.org"],
+        "targetUri": "file:///v/c%20d",
+        "uri": "https://example.org",
+        "url": "/route",
+        "link_url": "file://localhost/v/e",
+        "output": "one line",
+        "into": b"~/f",
+        "input": PurePosixPath("/v/g"),
+        "root": 7,
+    }
+    assert set(paths_in(args)) == {"/v/a", "../b", "/v/c d", "/v/e", "~/f", "/v/g"}
+    assert list(paths_in({"source": "/v/a"}, ["source"])) == ["/v/a"]
+    assert judge(rules(paths={"deny": ["/v"], "outside": ["/v"]}), uri="file:///v").rule == "paths.deny"

@@ -10,6 +10,7 @@ import pytest
 
 from takeback.core.subjects import Action
 from takeback.opening import open_workspace
+from tests.cli.processes import on_terminal
 from tests.world.cli import Workspace
 from tests.world.picture import picture
 
@@ -76,12 +77,15 @@ def test_relative_paths_are_meant_from_where_the_agent_is(agent: Agent, world: W
 def test_settings_hold_from_the_next_event_on(agent: Agent, world: Workspace) -> None:
     assert not agent.bash("true").refusal
     world.human("takeback.toml", "[rules.tools]\ndeny = ['Bash']\n")
+    assert not agent.bash("true").refusal, "beside a session anybody may have written it"
+    assert on_terminal(world, "init", "--accept-config", answer="y")[0] == 0
     assert "tools.deny" in agent.bash("true").refusal
     world.human("takeback.toml", "[rules.tools]\ndeny = ['Write']\n")
+    assert on_terminal(world, "init", "--accept-config", answer="y")[0] == 0
     assert not agent.bash('echo "[rules]" > takeback.toml').refusal
     # What the agent wrote there holds when a human has accepted it.
     assert "tools.deny" in agent.tell(agent.call("PreToolUse", "Write", file_path="x")).refusal
-    world.do("init", "--accept-config")
+    assert on_terminal(world, "init", "--accept-config", answer="y")[0] == 0
     assert not agent.tell(agent.call("PreToolUse", "Write", file_path="x")).refusal
 
 

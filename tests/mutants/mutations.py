@@ -75,7 +75,10 @@ def _expressions(tree: ast.Module) -> Iterator[tuple[ast.expr, str, int]]:
         if isinstance(node, ast.expr):
             yield node, name, statement
         for field, value in ast.iter_fields(node):
-            if field in ("annotation", "returns", "decorator_list"):
+            is_type = (
+                isinstance(node, ast.ClassDef) and field == "keywords"
+            )  # frozen=True says what a class is
+            if is_type or field in ("annotation", "returns", "decorator_list"):
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):

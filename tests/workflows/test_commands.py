@@ -32,7 +32,7 @@ def test_the_command_and_the_script_work_on_the_same_files(call: Call, root: Pat
         other = ("--owner-pid", str(pid))
         said = call("workflow", "resume", *other)
         assert run(root, "resume", *other).stdout == said.stdout == "NO_CHECKPOINT\n"
-    assert call("workflow", "complete", "--workflow", "w1").code == 0
+    assert call("workflow", "complete", "--workflow", "w1", "--force").code == 0
     assert call("workflow", "prune").stdout == "Nothing has expired.\n"
     assert call("workflow", "check").stdout == "OK\n"
 

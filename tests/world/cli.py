@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import settings
 from .forking import Nursery
 from .picture import Picture, differences, picture
 
@@ -111,6 +112,10 @@ class Workspace:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+    def configure(self, text: str) -> None:
+        """The human writes takeback.toml, and accepts what stands there."""
+        settings.write(self.root, text, self.home)
 
     def agent(self, script: str, *, name: str = "agent", code: int = 0) -> Result:
         """The agent runs a shell script as one recorded action."""

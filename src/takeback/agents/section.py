@@ -14,23 +14,23 @@ from takeback.resources.files.exchange import exchange
 FILES = ("AGENTS.md", "CLAUDE.md")
 BEGIN, END = b"<!-- takeback:workflows begin -->", b"<!-- takeback:workflows end -->"
 BLOCK = re.compile(re.escape(BEGIN) + rb".*?" + re.escape(END) + rb"(?:\r?\n)?", re.DOTALL)
-TEXT = """\
-## Restart-safe workflow rule
+RULE = (
+    "Restart-safe workflow rule: On startup, check `memory/checkpoints/*.json` for unfinished workflows. If found, "
+    "acquire the resume lock, validate checkpoint schema/hash, and continue from the last completed idempotent step."
+)
+TEXT = f"""\
+{RULE}
 
-On startup, before any other work, look for unfinished workflows in `memory/checkpoints/*.json` and
-`agents/*/memory/checkpoints/*.json`:
-
-1. `takeback workflow resume --owner-pid $PPID` takes the resume lock, verifies schema and hash, and prints the
-   checkpoint as JSON. `NO_CHECKPOINT`: nothing is waiting. Without Takeback installed use
+1. `takeback workflow resume --owner-pid $PPID` does all of this, also for `agents/*/memory/checkpoints/*.json`, and
+   prints the checkpoint as JSON. `NO_CHECKPOINT`: nothing is waiting. Without Takeback installed use
    `python3 scripts/checkpoint_tool.py resume --owner-pid $PPID`.
 2. Continue after the last step in `completedSteps`, at `currentStep`. Never repeat a completed step. A step that was
    under way may have happened: look at the world first, or send with `idempotencyKey` and the step's name as the key.
-3. After each step: `takeback workflow update --workflow ID --complete STEP --step NEXT`. At the end:
-   `takeback workflow complete --workflow ID`.
+3. After each step: `takeback workflow update --complete STEP --step NEXT`. At the last step:
+   `takeback workflow complete`. Where you hold several, say which with `--workflow ID`.
 
 Before work of several steps, and before anything that may restart you:
-`takeback workflow start --workflow ID --agent NAME --step FIRST --remaining SECOND THIRD --idempotency KEY
---owner-pid $PPID`.
+`takeback workflow start --workflow ID --step FIRST --remaining SECOND THIRD --owner-pid $PPID`.
 Never write secrets into a checkpoint. A line `INVALID …` is for a human: leave that file as it is.
 """
 

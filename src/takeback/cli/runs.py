@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 def settle(workspace: Workspace) -> None:
     """Find out what is true now of what a crash left open; not while somebody is at work."""
-    if workspace.history.open_actions() or workspace.history.open_runs():
+    if workspace.history.has_unended or workspace.history.open_runs():
         with suppress(RunBusy, SeatLost):
             workspace.recover()
 

@@ -22,6 +22,8 @@ class Ground(msgspec.Struct, frozen=True):
     home: str
     real: Callable[[str], str] | None = None
     """Where a path really leads, links followed. Without it a path is judged by its words alone."""
+    read: Callable[[str], str | None] | None = None
+    """The text of a file, or how it begins if it is long; None where it is none. Without it no script is read."""
 
 
 def place(ground: Ground, word: str, folder: str | None, *, deletes: bool = False) -> Touched | None:

@@ -12,8 +12,10 @@ Folders = tuple[str | None, ...]
 
 
 class Sink(Protocol):
-    def say(self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "") -> None:
-        """The command with these words reaches so far, by this rule."""
+    def say(
+        self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "", *, limit: bool = False
+    ) -> None:
+        """The command with these words reaches so far, by this rule; with `limit`, it was not read to its end."""
 
     def touch(
         self,
@@ -39,6 +41,21 @@ class Sink(Protocol):
 
     def line(self, text: str, folders: Folders, words: Sequence[str]) -> None:
         """It runs a line of shell."""
+
+    def source(self, text: str, language: str, folders: Folders, words: Sequence[str]) -> None:
+        """It runs a program in plain text."""
+
+    def script(self, word: str, folders: Folders, words: Sequence[str], language: str = "") -> bool:
+        """It runs this file. False where the file is not one of the workspace, or cannot be read."""
+
+    def text_of(self, word: str, folders: Folders) -> tuple[str, str] | None:
+        """The name and the text of a file of the workspace, if it can be read."""
+
+    def part_of(self, name: str, line: int, text: str, folders: Folders, words: Sequence[str]) -> None:
+        """It runs a line of shell that stands in a file of this name."""
+
+    def at(self, line: int) -> None:
+        """What follows stands in this line of the program that is read."""
 
     def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[Sink], None]) -> None:
         """It runs something on another machine, or in a container."""

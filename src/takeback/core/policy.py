@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from takeback.core import globs
+from takeback.core import globs, meaning
 from takeback.core.events import Effect
 from takeback.core.plan import Plan, Step, in_order, known_part
 from takeback.core.rules import (
@@ -81,17 +80,26 @@ class Use(msgspec.Struct, frozen=True):
     also: str = ""
     """Another name of the same function. It has to be allowed under both."""
     because: str = ""
-    """Why its effect is more than what it says of itself."""
+    """Why its effect is more than what it says of itself: a command that it is given."""
+    uncaptured: str = ""
+    """The same for a path that it names."""
 
 
 def judge_call(
-    rules: Rules, name: str, effect: Effect, args: Mapping[str, Any], ground: Ground, *, earlier: int = 0
+    rules: Rules,
+    name: str,
+    effect: Effect,
+    args: Mapping[str, Any],
+    ground: Ground,
+    *,
+    earlier: int = 0,
+    uncaptured: str = "",
 ) -> Decision:
     """Whether this call may run. `earlier` is how often the run has called this tool already.
 
     Positional arguments have to be given their names first: a path is known by the name of its argument.
     """
-    found = list(_findings(rules, Use(name, effect), args, ground, earlier))
+    found = list(_findings(rules, Use(name, effect, uncaptured=uncaptured), args, ground, earlier))
     return max(found, key=lambda decision: _SEVERITY.index(decision.do), default=Decision())
 
 
@@ -137,7 +145,7 @@ def _findings(
         yield from _by_tool(rules.tools, name, ground)
     yield from _by_effect(rules.effects, use)
     if rules.paths is not None:
-        for argument, path in _named(args, _PATH_NAMES, rules.paths.arguments):
+        for argument, path in meaning.named_paths(args, rules.paths.arguments):
             yield from _by_path(rules.paths, argument, path, ground)
     for argument, command in _commands(args, rules.commands.arguments):
         yield from _by_command(rules.commands, argument, command)
@@ -176,59 +184,22 @@ def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
         how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
         # It is not the shell that is irreversible, but what it is to run.
         what = f"this command is {effect} ({use.because})" if use.because else f"{name} is {effect}"
+        what += f" ({use.uncaptured})" if use.uncaptured and not use.because else ""
         yield Decision(do, f"effects.{effect}", f"{what}: {why}", how)
 
 
 # Paths
 
-_PATH_NAMES = re.compile(
-    r"(?:.*_)?(?:path|file|filename|filepath|folder|dir|directory|cwd|workdir|src|dst|dest|destination)s?"
-    r"|.*_directories|directories"
-)
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-def _named(value: Any, names: re.Pattern[str], more: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Every text under an argument of such a name, however deep, with that name."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if key in more or _is_called(str(key), names):
-                for text in _texts(item):
-                    yield str(key), text
-            if isinstance(item, Mapping | list | tuple):
-                yield from _named(item, names, more)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _named(item, names, more)
-
-
-@lru_cache(maxsize=4096)
-def _is_called(name: str, names: re.Pattern[str]) -> bool:
-    # filePath and FILE_PATH are the same name.
-    return bool(names.fullmatch(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()))
-
 
 def paths_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str]:
     """Every path among the arguments, as it is given."""
-    for _, text in _named(args, _PATH_NAMES, more):
-        if not _SCHEME.match(text):
+    for _, text in meaning.named_paths(args, more):
+        if not meaning.SCHEME.match(text):
             yield text
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if hasattr(value, "__fspath__"):
-        value = value.__fspath__()
-    if isinstance(value, bytes):
-        yield value.decode("utf-8", "surrogateescape")
-    elif isinstance(value, str):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
-
-
 def _by_path(rules: PathRules, argument: str, path: str, ground: Ground) -> Iterator[Decision]:
-    if _SCHEME.match(path) and not path.lower().startswith("file://"):
+    if meaning.SCHEME.match(path) and not path.lower().startswith("file://"):
         return
     whole = absolute(
         re.sub(r"^file://(localhost)?", "", path, flags=re.IGNORECASE), ground.here or ground.root
@@ -297,7 +268,6 @@ def relative(place: str, root: str) -> str | None:
 
 # Commands
 
-_COMMAND_NAMES = re.compile(r"(?:.*_)?(?:command|cmd|argv|script|shell|bash)s?|args|popenargs")
 _WORD_START = r"(?:^|(?<=[\s;&|(){}/`$=]))"
 _WORD_END = r"(?=$|[\s;&|(){}`<>])"
 
@@ -320,9 +290,16 @@ def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: Gro
 
 
 def commands_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str | list[str]]:
-    """Every command among the arguments: a text is a line of shell, a list is a program with its arguments."""
+    """Every command among the arguments: a text is a line of shell, a list is a program with its arguments.
+
+    What is SQL is judged as one more program.
+    """
+    for name, texts in meaning.each_named(args, meaning.COMMANDS, more):
+        yield texts[0] if len(texts) == 1 else texts
+        if len(texts) > 1 and meaning.is_called(name, meaning.SEVERAL):
+            yield from texts
     seen = _by_argument(args, more)
-    yield from (texts[0] if len(texts) == 1 else texts for texts in seen.values())
+    yield from ([meaning.JUDGED_AS_SQL, text] for text in meaning.sql_in(args))
     if len(seen) > 1:
         # A program in one argument, and its arguments in another.
         yield [text for name in sorted(seen, key=lambda name: "args" in name.lower()) for text in seen[name]]
@@ -336,7 +313,7 @@ def _commands(args: Mapping[str, Any], more: Sequence[str]) -> Iterator[tuple[st
 
 def _by_argument(args: Mapping[str, Any], more: Sequence[str]) -> dict[str, list[str]]:
     seen: dict[str, list[str]] = {}
-    for argument, text in _named(args, _COMMAND_NAMES, more):
+    for argument, text in meaning.named(args, meaning.COMMANDS, more):
         seen.setdefault(argument, []).append(text)
     return seen
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from takeback import config
 from takeback.errors import ConflictError, RunBusy, TakebackError, UsageError
 from takeback.journals import JOURNAL
-from takeback.storage import stores
+from takeback.storage import acceptance, stores
 from takeback.trusted import CONFIG
 from takeback.workspace import Workspace
 
@@ -171,7 +171,7 @@ class Pool:
 def stand_of(workspace: Workspace) -> Stand:
     """What an open workspace rests on: these very folders, this journal, these settings, accepted or not."""
     history = workspace.ledger.history
-    untrusted = history.untrusted_since(CONFIG)
+    untrusted = history.untrusted_since(CONFIG, beside=True)
     return (places_of(workspace), history.accepted.get(config.FILE), untrusted.seq if untrusted else 0)
 
 
@@ -180,6 +180,7 @@ def places_of(workspace: Workspace) -> tuple[tuple[int, ...], ...]:
         _number(workspace.root),
         _number(workspace.state / JOURNAL),
         _number(workspace.state / stores.FILE),
+        _number(workspace.state / acceptance.FILE),
         _number(workspace.root / config.FILE, content=True),
     )
 

@@ -207,6 +207,7 @@ class Caller:
             tool=wanted.tool,
             named=wanted.named,
             seen=wanted.seen,
+            uncaptured=wanted.uncaptured,
         )
         return self._recorder.begin(wanted, passed)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from takeback.core import events as e
 from takeback.core.redact import redact
 from takeback.core.subjects import Action
-from takeback.engine.ground import real_path
+from takeback.engine.ground import real_path, script_text
 from takeback.engine.ledger import Ledger
 from takeback.errors import RefusedError
 from takeback.ports import Reached, Survey, Surveyor
@@ -48,7 +48,7 @@ class Foresight:
         here, home = self._here(), self._home_folder()
         asked = (command if isinstance(command, str) else tuple(command), here, home)
         if asked != self._last[0] or time.monotonic() > self._last[2]:
-            judged = classify(command, root=self._root, cwd=here, home=home, real=real_path)
+            judged = classify(command, root=self._root, cwd=here, home=home, real=real_path, read=script_text)
             self._last = (asked, judged, time.monotonic() + REMEMBERED_S)
         assert self._last[1] is not None
         return self._last[1]
@@ -61,25 +61,38 @@ class Foresight:
         judged = self.judge(command)
         return why_irreversible(judged) or why_uncaptured(self.survey(reached(judged)))
 
-    def survey(self, named: Iterable[Reached]) -> Survey:
-        """What of these paths is captured before an action begins."""
+    def survey(self, named: Iterable[Reached], known: Sequence[str] = ()) -> Survey:
+        """What of these paths is captured before an action begins. `known` are places that are looked at anyway."""
         every = tuple(named)
-        return self._surveyor(every) if every and self._surveyor else Survey()
+        return self._surveyor(every, known) if every and self._surveyor else Survey()
 
-    def survey_of(self, commands: Iterable[str | Sequence[str]], paths: Iterable[str]) -> Survey:
-        """The same for an action that is given commands, and paths that it may write."""
+    def survey_of(
+        self,
+        commands: Iterable[str | Sequence[str]],
+        paths: Iterable[str],
+        sure: Iterable[str] = (),
+        known: Sequence[str] = (),
+    ) -> Survey:
+        """The same for an action that is given commands, paths that it may write, and paths that it surely writes."""
         named = [place for command in commands for place in reached(self.judge(command))]
-        named += [Reached(self._absolute(path), perhaps=True) for path in paths]
-        return self.survey(named)
+        every = [*named, *self._named(sure, perhaps=False), *self._named(paths, perhaps=True)]
+        return self.survey(every, known)
 
-    def touches(self, commands: Iterable[str | Sequence[str]], paths: Iterable[str]) -> list[Reached]:
+    def touches(
+        self, commands: Iterable[str | Sequence[str]], paths: Iterable[str], sure: Iterable[str] = ()
+    ) -> list[Reached]:
         """Every path that such an action says it writes, inside the workspace and outside of it."""
         found = [place for command in commands for place in written(self.judge(command))]
-        return found + [Reached(self._absolute(path), perhaps=True) for path in paths]
+        return found + self._named((*sure, *paths), perhaps=True)
 
-    def _absolute(self, path: str) -> str:
-        at_home = path == "~" or path.startswith("~/")
-        return self._home_folder() + path[1:] if at_home else os.path.join(self._here(), path)
+    def _named(self, paths: Iterable[str], *, perhaps: bool) -> list[Reached]:
+        """Paths that a tool is told, read as those of a command are: writing to /dev/null does nothing."""
+        from takeback.commands.paths import Ground, place
+        from takeback.commands.words import as_given
+
+        ground, here = Ground(self._root, self._home_folder(), real_path), self._here()
+        found = [place(ground, as_given(path), here) for path in paths if path]
+        return [Reached(at.path, at.really, perhaps=perhaps) for at in found if at is not None]
 
 
 def reached(judged: Judgement) -> list[Reached]:
@@ -107,8 +120,17 @@ def why_uncaptured(survey: Survey) -> str:
 def why_irreversible(judged: Judgement) -> str:
     reason = judged.main
     if reason is None or reason.reach != e.Effect.IRREVERSIBLE.value:
+        return why_limited(judged)
+    where = f" (rule {reason.rule}, {reason.where})" if reason.where else ""
+    return (f"{redact(reason.command)} {reason.why}" if reason.command else reason.why) + where
+
+
+def why_limited(judged: Judgement) -> str:
+    """Why a command was not read to its end, if it was not: then it is held like one that cannot be taken back."""
+    if judged.limit is None:
         return ""
-    return f"{redact(reason.command)} {reason.why}" if reason.command else reason.why
+    where = f" ({judged.limit.where})" if judged.limit.where else ""
+    return f"{judged.limit.why}{where}, so nobody can tell what it does"
 
 
 def leaves_something(action: Action) -> bool:

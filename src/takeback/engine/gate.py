@@ -42,7 +42,7 @@ class Ruling(msgspec.Struct, frozen=True):
 class Judge(Protocol):
     """Says what the rules say."""
 
-    def __call__(self, name: str, effect: e.Effect, arguments: Any, /) -> Ruling: ...
+    def __call__(self, name: str, effect: e.Effect, arguments: Any, /, *, uncaptured: str = "") -> Ruling: ...
     def effect(self, effect: e.Effect, arguments: Any, /) -> e.Effect: ...
     def outside(self, arguments: Any, paths: Sequence[str], /) -> Survey: ...
     def touches(self, arguments: Any, paths: Sequence[str], /) -> list[Reached]: ...
@@ -93,20 +93,23 @@ class Gate:
         """The paths that a call says it writes, as far as its words tell."""
         return self._judge.touches(arguments, paths)
 
-    def rule(self, name: str, effect: e.Effect, arguments: Any, key: str = "") -> Ruling:
+    def rule(
+        self, name: str, effect: e.Effect, arguments: Any, key: str = "", *, uncaptured: str = ""
+    ) -> Ruling:
         """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.
 
-        With the `key` of an action it is judged, and counted, once, however often it is tried.
+        With the `key` of an action it is judged, and counted, once, however often it is tried. `uncaptured` says
+        what of the paths that it names cannot be taken back.
         """
         if key in self._asked:
             return self._asked[key]
-        ruling = self._ruled(name, effect, arguments)
+        ruling = self._ruled(name, effect, arguments, uncaptured)
         if key and ruling.do == "ask":
             self._asked[key] = ruling
         return ruling
 
-    def _ruled(self, name: str, effect: e.Effect, arguments: Any) -> Ruling:
-        ruling = self._judge(name, effect, arguments)
+    def _ruled(self, name: str, effect: e.Effect, arguments: Any, uncaptured: str) -> Ruling:
+        ruling = self._judge(name, effect, arguments, uncaptured=uncaptured)
         if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow":
             return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
         if ruling.do == "ask" and self._autopilot:
@@ -124,13 +127,15 @@ class Gate:
         tool: str = "",
         named: Any = None,
         seen: Any = None,
+        uncaptured: str = "",
     ) -> list[e.Event]:
         """Let an action through, or raise. Gives the events that are to be recorded with its beginning.
 
         `tool` and `named` are its name and its arguments as the rules know them, where they differ;
         `seen` is what of them may be shown.
         """
-        ruling = self.rule(tool or name, effect, arguments if named is None else named)
+        judged = arguments if named is None else named
+        ruling = self.rule(tool or name, effect, judged, uncaptured=uncaptured)
         if ruling.do == "allow":
             return []
         seen = view(arguments) if seen is None else seen

@@ -16,8 +16,9 @@ from takeback.engine.gate import Ruling
 from takeback.engine.ground import ground_of
 from takeback.ports import Reached, Survey
 
-TouchesOf = Callable[[Iterable[str | Sequence[str]], Iterable[str]], list[Reached]]
-SurveyOf = Callable[[Iterable[str | Sequence[str]], Iterable[str]], Survey]
+TouchesOf = Callable[[Iterable[str | Sequence[str]], Iterable[str], Iterable[str]], list[Reached]]
+SurveyOf = Callable[[Iterable[str | Sequence[str]], Iterable[str], Iterable[str]], Survey]
+"""Given commands, paths that may be written, and paths that surely are."""
 
 
 class Judging:
@@ -66,15 +67,15 @@ class Judging:
 
     def _words(
         self, arguments: Any, paths: Sequence[str]
-    ) -> tuple[Iterable[str | Sequence[str]], Iterable[str]]:
+    ) -> tuple[Iterable[str | Sequence[str]], Iterable[str], Iterable[str]]:
         given = _by_name(arguments)
         more = self._rules.paths.arguments if self._rules.paths else ()
-        return commands_in(given, self._rules.commands.arguments), (*paths, *paths_in(given, more))
+        return commands_in(given, self._rules.commands.arguments), tuple(paths_in(given, more)), paths
 
-    def __call__(self, name: str, effect: Effect, arguments: Any) -> Ruling:
+    def __call__(self, name: str, effect: Effect, arguments: Any, *, uncaptured: str = "") -> Ruling:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""
         given = _by_name(arguments)
-        if not self._ruled and not any(commands_in(given)):
+        if not self._ruled and not uncaptured and not any(commands_in(given)):
             # The usual case, and calls are frequent: nothing is said but on effects.
             ruling = self._by_effect.get((name, effect))
             if ruling is None:
@@ -84,7 +85,8 @@ class Judging:
             return ruling
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
         ground = ground_of(self._root, self._rules.tools, self._short, self._foresee, self._here())
-        found = judge_call(self._rules, name, effect, given, ground, earlier=self._called[name])
+        earlier = self._called[name]
+        found = judge_call(self._rules, name, effect, given, ground, earlier=earlier, uncaptured=uncaptured)
         self._called[name] += 1
         return Ruling(found.do.value, found.rule, found.why, found.how)
 

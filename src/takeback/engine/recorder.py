@@ -20,6 +20,7 @@ from takeback.core.subjects import Action, Run
 from takeback.core.values import plain, said
 from takeback.engine.calls import Calls, Seen, change_of, in_doubt, is_gone, is_outside, standing
 from takeback.engine.calls import told as told_of
+from takeback.engine.foreseeing import why_uncaptured
 from takeback.engine.gate import Gate, Ruling
 from takeback.engine.life import Heartbeat
 from takeback.engine.lock_guard import LockGuard, told
@@ -87,6 +88,8 @@ class Wanted(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] = ()
     """Those that it is known to write, besides what its arguments say."""
     survey: Survey = Survey()
+    uncaptured: str = ""
+    """Why it cannot be taken back as a whole, by the paths that it names."""
 
 
 class Recorder:
@@ -118,7 +121,12 @@ class Recorder:
             return wanted if effect is wanted.effect else msgspec.structs.replace(wanted, effect=effect)
         survey = self.gate.outside(wanted.named, wanted.paths)
         looking = wanted.looking or bool(survey.places)
-        return msgspec.structs.replace(wanted, effect=effect, survey=survey, looking=looking)
+        uncaptured = why_uncaptured(survey)
+        if uncaptured:
+            effect = e.Effect.IRREVERSIBLE
+        return msgspec.structs.replace(
+            wanted, effect=effect, survey=survey, looking=looking, uncaptured=uncaptured
+        )
 
     def keep_off(self, wanted: Wanted) -> None:
         """Raise where a call says that it writes what others have locked; or say so, by the settings.

@@ -255,7 +255,9 @@ class Seam:
             ruling = (
                 locked
                 if locked.do == "deny"
-                else gate.rule(wanted.tool, wanted.effect, wanted.named, key=wanted.key)
+                else gate.rule(
+                    wanted.tool, wanted.effect, wanted.named, wanted.key, uncaptured=wanted.uncaptured
+                )
             )
             passed: list[e.Event] = []
             if ruling.do == "ask" and asking:
@@ -290,7 +292,11 @@ class Seam:
         """Why an action that was begun already has to be asked about: whoever asks may not have heard it."""
         asked = known.life is Life.OPEN and ASKED in getattr(known.began, "ref", "").split()
         gate = self._parts.gate
-        return gate.rule(wanted.tool, wanted.effect, wanted.named, key=wanted.key).why if asked else ""
+        return (
+            gate.rule(wanted.tool, wanted.effect, wanted.named, wanted.key, uncaptured=wanted.uncaptured).why
+            if asked
+            else ""
+        )
 
     def _refuse_ended(self, run: RecordedRun) -> None:
         if run.life is not Life.OPEN:

@@ -13,7 +13,8 @@ from types import FrameType
 
 import msgspec
 
-from takeback.engine.processes import VARIABLE
+from takeback.core.events import Process
+from takeback.engine.processes import VARIABLE, adopting
 
 LIFE_S = 1.0
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -25,6 +26,8 @@ class Child(msgspec.Struct):
     code: int
     why: str = ""
     started: bool = True
+    left: tuple[Process, ...] = ()
+    """What it started and left behind."""
 
 
 def run_child(
@@ -33,20 +36,21 @@ def run_child(
     """Run a command with our terminal, signals and exit code passed through; with `more` in its environment."""
     show_life()
     environment = {**os.environ, VARIABLE: token, **more}
-    try:
-        process = subprocess.Popen(list(words), env=environment)
-    except FileNotFoundError:
-        return Child(127, f"{words[0]}: command not found", started=False)
-    except PermissionError:
-        return Child(126, f"{words[0]}: cannot be run", started=False)
-    except OSError as error:
-        return Child(126, f"{words[0]}: {error.strerror}", started=False)
-    with _signals_to(process):
-        _wait(process, show_life)
-    code = process.returncode
+    with adopting() as adopted:
+        try:
+            process = subprocess.Popen(list(words), env=environment)
+        except FileNotFoundError:
+            return Child(127, f"{words[0]}: command not found", started=False)
+        except PermissionError:
+            return Child(126, f"{words[0]}: cannot be run", started=False)
+        except OSError as error:
+            return Child(126, f"{words[0]}: {error.strerror}", started=False)
+        with _signals_to(process):
+            _wait(process, show_life)
+        code, left = process.returncode, adopted()
     if code >= 0:
-        return Child(code)
-    return Child(128 - code, f"ended by {_signal_name(-code)}")
+        return Child(code, left=left)
+    return Child(128 - code, f"ended by {_signal_name(-code)}", left=left)
 
 
 def _signal_name(number: int) -> str:

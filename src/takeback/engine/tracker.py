@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from itertools import takewhile
 from typing import Any, Protocol
 
 import msgspec
@@ -66,6 +67,8 @@ class Tracker:
         self.lock = lock
         self.life = life
         self.name = name
+        self._counts: dict[str, processes.Count] = {}
+        """Which processes there were when an action began here."""
 
     # Marks
 
@@ -212,6 +215,7 @@ class Tracker:
                 began = msgspec.structs.replace(began, marks=self.observe(began.outside), brand=brand)
                 record = self.ledger.append([*before, self._in_step(began, step, stream)], stream)[-1]
             if began.process:
+                self._counts[record.id] = processes.count()
                 processes.put_brand(began.process, brand)
         faults.reach(BEGAN)
         return record.id
@@ -235,12 +239,13 @@ class Tracker:
         result: Any = None,
         full: str = "",
         unsure: bool = False,
+        left: Iterable[e.Process] = (),
     ) -> Action:
         """Record what the action changed. Ending it twice changes nothing.
 
         While processes that it started are still there it is open in the background. `lives_on` says that its agent
-        tells of its end later. `after` are events that follow in its stream: the end of its step, or of its run.
-        `changes` are those that no look would find.
+        tells of its end later; `left` are processes that whoever started it found. `after` are events that follow
+        in its stream: the end of its step, or of its run. `changes` are those that no look would find.
         With `unsure` it may have been over long before: what a look finds may be a human's.
         """
         with self.lock.held():
@@ -251,7 +256,7 @@ class Tracker:
             if action.life is not Life.OPEN and (lives_on or not self._is_told_of(action)):
                 return action
             faults.reach(ENDING)
-            left = () if lives_on else self.leaves(action)
+            left = () if lives_on else tuple({*left, *self._leaves(action)})
             self.end_gone()
             changes = (*changes, *self.made_by(action_id))
             if not getattr(action.began, "marks", ()):
@@ -274,6 +279,9 @@ class Tracker:
             else:
                 ended = e.ActionEnded(action_id, outcome, made, marks, why, exit_code, result, full, unsure)
                 self.ledger.append([ended, *after], action.stream)
+            if getattr(action.began, "process", None) == processes.this_process():
+                # What this program starts from now on is not the action's.
+                processes.put_brand(processes.this_process(), processes.new_brand())
         faults.reach(ENDED)
         return action
 
@@ -316,9 +324,10 @@ class Tracker:
         *,
         exit_code: int | None = None,
         why: str = "",
+        left: Iterable[e.Process] = (),
     ) -> Action:
         ended = [e.RunEnded(outcome)]
-        return self.end(action_id, outcome, exit_code=exit_code, why=why, after=ended)
+        return self.end(action_id, outcome, exit_code=exit_code, why=why, after=ended, left=left)
 
     def is_guarded(self, action: Action) -> bool:
         """Whether the process that records the action still lives, and goes on with it."""
@@ -385,34 +394,48 @@ class Tracker:
         action = self.ledger.history.actions[action_id]
         return sorted(self._found(action, processes.Table()))
 
-    def leaves(self, action: Action) -> tuple[e.Process, ...]:
+    def in_background(self) -> list[int]:
+        """All processes that actions left behind and that still live."""
+        left = [action for action in self.ledger.history.open_actions(Life.BACKGROUND) if action.processes]
+        table = processes.Table() if left else None
+        return sorted({pid for action in left if table for pid in self._found(action, table)})
+
+    def _leaves(self, action: Action) -> tuple[e.Process, ...]:
         """The processes that an action leaves behind when its command has ended."""
         if self.is_left_behind(action.id) or not getattr(action.began, "brand", 0):
             return ()
-        return tuple(map(processes.describe, sorted(self._found(action, processes.Table()))))
+        before = self._counts.pop(action.id, None)
+        if before == processes.count():
+            return ()
+        table = processes.Table(before)
+        inside = [a for a in self.ledger.history.open_actions(Life.BACKGROUND) if _is_inside(a, action)]
+        found = self._found(action, table).difference(*(self._found(one, table) for one in inside))
+        return tuple(map(processes.describe, sorted(found)))
 
     def _found(self, action: Action, table: processes.Table) -> set[int]:
         """What it started, by all that a process cannot easily shed: what it inherits, and whom it descends from."""
         began, run = action.began, self.ledger.history.runs.get(action.stream)
         if not isinstance(began, e.ActionBegan):
             return set()
+        inherited = table.branded(self._brands(action))
         if run and run.began.detached:
             # What its agent holds are tools of the agent, and other calls; what a call leaves has lost its parent.
-            inherited = table.branded(self._brands(action)) - table.below(began.process)
+            inherited -= table.below(began.process)
         else:
-            inherited = table.with_token(self.token(action.id)) | table.branded({began.brand} - {0})
+            inherited |= table.with_token(self.token(action.id))
         found = table.with_offspring(inherited | table.alive(action.processes))
         return found - {os.getpid()}
 
     def _brands(self, action: Action) -> set[int]:
-        """Its own brand; while it is open, also those of calls beside it: theirs hide its own."""
-        found = {getattr(action.began, "brand", 0)}
-        if action.life is Life.OPEN:
-            for other in reversed(self.ledger.history.actions.values()):
-                if other is action:
-                    break
-                if getattr(other.began, "process", None) == getattr(action.began, "process", None):
-                    found.add(getattr(other.began, "brand", 0))
+        """Its own brand; while it is open, also those of what began beside it or inside it: they hide its own."""
+        own, run = getattr(action.began, "brand", 0), self.ledger.history.runs.get(action.stream)
+        found = {own}
+        if own and run and action.life is Life.OPEN:
+            later = (self.ledger.history.actions[id] for id in reversed(run.actions))
+            beside = takewhile(lambda other: other is not action, later)
+            found.update(getattr(other.began, "brand", 0) for other in beside)
+            if getattr(action.began, "process", None) == processes.this_process():
+                found |= processes.own_brands(own)
         return found - {0}
 
     def is_left_behind(self, id: str) -> bool:
@@ -440,6 +463,10 @@ class Tracker:
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""
         return f"{self.name}:{action_id}"
+
+
+def _is_inside(action: Action, other: Action) -> bool:
+    return getattr(action.began, "parent", "") == other.id
 
 
 def shared(

@@ -54,7 +54,8 @@ def refuse_background(tracker: Tracker, actions: Iterable[str]) -> None:
     history = tracker.ledger.history
     chosen = frozenset(actions)
     for action in history.open_actions(Life.BACKGROUND):
-        if action.id not in chosen:
+        # Where there is nothing to take back yet, there may be in a moment.
+        if action.id not in chosen and (chosen or not action.processes):
             continue
         if living := tracker.living(action.id):
             numbers = ", ".join(map(str, living))

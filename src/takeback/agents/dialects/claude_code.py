@@ -28,8 +28,9 @@ KINDS = {
     "SessionEnd": Kind.SESSION_END,
 }
 TOOLS = (Kind.BEGIN, Kind.END, Kind.FAILED)
+EDITING = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 # These are used one after another, even if they were asked for at once.
-ALONE = ("Bash", "Write", "Edit", "MultiEdit", "NotebookEdit")
+ALONE = ("Bash", *EDITING)
 DELEGATING = ("Agent", "Task")
 READING = (
     "Read",
@@ -92,7 +93,7 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         reads=tool in READING,
         delegates=tool in DELEGATING,
         quiet=given.get("background_tasks") == [],
-        paths=paths(args, NAMES_OF_PATHS, cwd) if is_tool else (),
+        paths=paths(args, NAMES_OF_PATHS, cwd) if tool in EDITING else (),
         unattended=env.get("CLAUDE_CODE_ENTRYPOINT") in UNATTENDED,
         cwd=cwd,
         root=root,

@@ -25,6 +25,7 @@ KINDS = {
 }
 TOOLS = (Kind.BEGIN, Kind.END)
 READING = ("read_file", "read_many_files", "glob", "list_directory", "google_web_search", "web_fetch")
+EDITING = ("write_file", "replace")
 TELLING = ("SessionStart", "BeforeAgent", "AfterTool")
 
 
@@ -48,7 +49,7 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         command=words(args, "command") if tool == "run_shell_command" else "",
         background=args.get("is_background") is True,
         reads=tool in READING,
-        paths=paths(args, ("file_path",), cwd),
+        paths=paths(args, ("file_path",), cwd) if tool in EDITING else (),
         cwd=cwd,
         root=root,
         roots=(root,) if root else (),

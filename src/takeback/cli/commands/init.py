@@ -7,12 +7,11 @@ import time
 import click
 
 from takeback.cli.session import Session, TakebackCommand, plural, sized
-from takeback.errors import RefusedError
 
 
 @click.command("init", cls=TakebackCommand)
 @click.option("--allow-home", is_flag=True, help="Protect even a home folder or one above it")
-@click.option("--accept-config", is_flag=True, help="Accept the takeback.toml that an agent changed")
+@click.option("--accept-config", is_flag=True, help="Accept takeback.toml as it is, after it was shown")
 @click.pass_obj
 def command(session: Session, allow_home: bool, accept_config: bool) -> None:
     """Begin to protect a folder, with a first checkpoint
@@ -20,12 +19,8 @@ def command(session: Session, allow_home: bool, accept_config: bool) -> None:
     Nothing is written into the folder itself. A second time takes another checkpoint.
     """
     began = time.monotonic()
-    with session.protect(allow_home=allow_home) as workspace:
+    with session.protect(allow_home=allow_home, accept_config=accept_config) as workspace:
         first = not workspace.history.marks
-        if accept_config:
-            if workspace.parent_action():
-                raise RefusedError("an agent cannot accept its own settings; nothing was changed")
-            workspace.accept_config()
         checkpoint = workspace.save("takeback init")
         files, size = workspace.files.counted()
     seconds = time.monotonic() - began

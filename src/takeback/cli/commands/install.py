@@ -17,7 +17,7 @@ from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand
 from takeback.daemon.command import hook_command
 from takeback.errors import RefusedError
-from takeback.opening import find_root, refuse_too_wide
+from takeback.opening import find_root
 from takeback.storage.registry import Registry
 
 NOT_IGNORED = 1
@@ -72,7 +72,7 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
 
 def _refuse_too_wide(root: Path, agent: str) -> None:
     try:
-        refuse_too_wide(root)
+        config.refuse_too_wide(root)
     except RefusedError:
         raise RefusedError(
             f"{root} is a home folder or above one; nothing was changed",
@@ -93,7 +93,7 @@ def _write(session: Session, agent: str, root: Path, edit: apply.Edit) -> _Writt
     Nothing is written where nothing can be recorded.
     """
     name, checkpoint, action = f"takeback install {agent}", "", ""
-    with session.protect() as workspace:
+    with session.protect(asking=True) as workspace:
         if not workspace.history.marks:
             checkpoint = first_checkpoint(session, workspace, f"before {name}").id
         if edit.diff and edit.path.is_relative_to(root):

@@ -30,8 +30,10 @@ from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
 from takeback.engine.calls import in_doubt
-from takeback.opening import find_root, find_workspace, is_too_wide
+from takeback.journals import held_unopened
+from takeback.opening import find_root, find_workspace
 from takeback.storage.registry import Registry
+from takeback.trusted import Held
 from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
@@ -55,12 +57,14 @@ def command(session: Session) -> None:
         so_far = changed_so_far(workspace)
         tampered = tampering.warnings(workspace)
         workspace.notices += tampered
-        elsewhere = _elsewhere(workspace)
+        elsewhere, held = _elsewhere(workspace), workspace.held
+        workspace.notices += [held.notice] if held.notice else []
     if session.json:
         data = _data(history, waiting)
         data["outbox"] = outbox
         data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
         data["sits_in"] = elsewhere or str(workspace.root)
+        data["settings"] = _settings_data(held)
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
     if elsewhere:
         session.line(
@@ -71,6 +75,14 @@ def command(session: Session) -> None:
         session.line(line)
 
 
+def _settings_data(held: Held) -> dict[str, object]:
+    """What of takeback.toml does not hold, and why."""
+    return {
+        "changed_by": held.since or None,
+        "not_accepted": [{"setting": one.name, "value": one.shown, "does": one.does} for one in held.pending],
+    }
+
+
 def _elsewhere(workspace: Workspace) -> str:
     """Where the workspace sits, if that is not here."""
     seats, seat = workspace.journal.seats, workspace.history.moves.seat
@@ -79,10 +91,15 @@ def _elsewhere(workspace: Workspace) -> str:
 
 def _not_yet(session: Session) -> None:
     """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
-    here, root = os.getcwd(), find_root(".", Registry(config.state_home()))
-    waiting = [] if is_too_wide(root) else presence.hooked(root, config.home_folder())
+    registry = Registry(config.state_home())
+    here, root = os.getcwd(), find_root(".", registry)
+    held = held_unopened(registry.state_of(root), root)
+    waiting = [] if config.is_too_wide(root) else presence.hooked(root, config.home_folder())
     if session.json:
-        return session.data({"protected": False, "root": here, "hooks": waiting})
+        unheld = _settings_data(held)
+        return session.data({"protected": False, "root": here, "hooks": waiting, "settings": unheld})
+    if held.notice:
+        click.echo(f"takeback: {held.notice}", err=True)
     if waiting:
         titles = " and ".join(presence.CLIENTS[agent].title for agent in waiting)
         session.line(f"Nothing is recorded of {here} yet. The hooks for {titles} begin with the first event.")

@@ -1,0 +1,103 @@
+"""What the arguments of a tool mean, by their names and their looks: paths, commands and SQL.
+
+Tools that others bring along call the same things by many names. A name that says so is enough; one that may mean
+anything (`source`, `target`, `uri`) counts where its text looks like a path, and `query` where it looks like SQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+PATHS = re.compile(
+    r"(?:.*_)?(?:path|file|filename|filepath|folder|dir|directory|cwd|workdir|src|dst|dest|destination)s?"
+    r"|.*_directories|directories"
+)
+PERHAPS_PATHS = re.compile(r"(?:.*_)?(?:source|target|uri|url|root|location|output|input|from|to|into)s?")
+"""Such names say little: the text has to look like a path."""
+URLS = re.compile(r"(?:.*_)?urls?")
+COMMANDS = re.compile(r"(?:.*_)?(?:command|cmd|argv|script|shell|bash)s?|args|popenargs")
+SEVERAL = re.compile(r"(?:.*_)?(?:commands|cmds|scripts)")
+"""Arguments with a list of lines, where others have the words of one command."""
+SQL = re.compile(r"(?:.*_)?sqls?(?:_.*)?")
+PERHAPS_SQL = re.compile(r"(?:.*_)?(?:query|queries|statement|statements)")
+
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_FILE = re.compile(r"file://(?:localhost)?(?=/)", re.IGNORECASE)
+_LOOKS_LIKE_A_PATH = re.compile(r"(?:/|~/|\.\.?/)[^\n]*")
+_LOOKS_LIKE_SQL = re.compile(
+    r"\s*(?:select\s|with\s|(?:insert|merge|replace)\s+into\s|update\s+\S+\s+set\s|delete\s+from\s|truncate\s+table\s"
+    r"|(?:drop|alter|create)\s+(?:or\s+replace\s+|temp\w*\s+|unique\s+|materialized\s+)*"
+    r"(?:table|database|schema|index|view|user|role|function|procedure|trigger|type|sequence|extension|policy)\s"
+    r"|(?:grant|revoke)\s.*\son\s|call\s+\w+\s*\()",
+    re.IGNORECASE | re.DOTALL,
+)
+
+JUDGED_AS_SQL = "sql:"
+"""The program by which a text of SQL is judged. No shell has one of this name."""
+
+
+def named(value: Any, names: re.Pattern[str], more: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Every text under an argument of such a name, however deep, with that name."""
+    for name, found in each_named(value, names, more):
+        for text in found:
+            yield name, text
+
+
+def each_named(
+    value: Any, names: re.Pattern[str], more: Sequence[str] = ()
+) -> Iterator[tuple[str, list[str]]]:
+    """Every argument of such a name, however deep, with the texts in it."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if (key in more or is_called(str(key), names)) and (found := list(texts(item))):
+                yield str(key), found
+            if isinstance(item, Mapping | list | tuple):
+                yield from each_named(item, names, more)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from each_named(item, names, more)
+
+
+@lru_cache(maxsize=4096)
+def is_called(name: str, names: re.Pattern[str]) -> bool:
+    # filePath and FILE_PATH are the same name.
+    return bool(names.fullmatch(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()))
+
+
+def texts(value: Any) -> Iterator[str]:
+    if hasattr(value, "__fspath__"):
+        value = value.__fspath__()
+    if isinstance(value, bytes):
+        yield value.decode("utf-8", "surrogateescape")
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts(item)
+
+
+def named_paths(args: Any, more: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Every path among the arguments, with the name of its argument. A file's address is a path too."""
+    for name, text in named(args, PATHS, more):
+        yield name, from_address(text)
+    for name, text in named(args, PERHAPS_PATHS):
+        is_address = bool(_FILE.match(text))
+        # A URL without a scheme is a route on some server.
+        looks = is_address if is_called(name, URLS) else is_address or _LOOKS_LIKE_A_PATH.fullmatch(text)
+        if looks and name not in more:
+            yield name, from_address(text)
+
+
+def from_address(text: str) -> str:
+    """`file:///a%20b` as the path that it means."""
+    return unquote(_FILE.sub("", text, count=1), errors="surrogateescape") if _FILE.match(text) else text
+
+
+def sql_in(args: Any) -> Iterator[str]:
+    """Every text of SQL among the arguments."""
+    yield from (text for _, text in named(args, SQL))
+    yield from (text for _, text in named(args, PERHAPS_SQL) if _LOOKS_LIKE_SQL.match(text))
