@@ -15,14 +15,14 @@ from takeback.core.change import Change, Version
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
-from takeback.core.subjects import Action, Checkpoint
+from takeback.core.subjects import OWN, Action, Checkpoint
 from takeback.engine import prune
 from takeback.engine.diff import Diff
 from takeback.engine.outbox_check import disagreements
 from takeback.engine.paths import path_filter
 from takeback.engine.prune import Pruned
 from takeback.engine.report import RollbackReport
-from takeback.errors import ConflictError, CorruptionError, RollbackIncomplete, UsageError
+from takeback.errors import ConflictError, CorruptionError, RefusedError, RollbackIncomplete, UsageError
 from takeback.ports import Finding
 from takeback.running import Running
 from takeback.storage.clock import SystemClock
@@ -124,11 +124,25 @@ class Workspace(Running):
 
         An exception is recorded and goes on; nothing is taken back by itself.
         """
+        with self._recorded(name, actor=actor, ref=ref) as id:
+            yield id
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[str]:
+        """What Takeback itself writes into the project in this block, as it was asked to. Gives the action's id.
+
+        Where an agent asked for it, it is the agent's, like anything else that the agent does.
+        """
+        with self._recorded(name, tool="" if self.inside_action() else f"{OWN}{name}") as id:
+            yield id
+
+    @contextmanager
+    def _recorded(self, name: str, *, actor: str = "", ref: str = "", tool: str = "") -> Iterator[str]:
         with self.lock.held():
             self.recover()
             self.keep_within_quota()
             id = self.tracker.begin_single(
-                name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref
+                name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref, tool=tool
             )
         self.tracker.life.show(id)
         try:
@@ -161,6 +175,7 @@ class Workspace(Running):
         on_conflict: str = "stop",
     ) -> RollbackReport:
         """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        self._refuse_own(wanted)
         with self._missing_told():
             report = self.rollbacks.undo(
                 wanted,
@@ -171,6 +186,17 @@ class Workspace(Running):
                 on_conflict=_choice(on_conflict),
             )
         return self._complete(report)
+
+    def _refuse_own(self, wanted: Sequence[str]) -> None:
+        """An agent does not take out its own protection, nor what its human had written for it."""
+        chosen = selection.of_ids(self.history, wanted).actions if wanted else ()
+        own = [id for id in chosen if self.history.actions[id].is_own]
+        if own and (inside := self.inside_action()):
+            raise RefusedError(
+                f"this was asked from inside {inside}: only a human takes back {self.history.actions[own[0]].name} "
+                f"({own[0]}). Nothing was changed",
+                hint="do it from a terminal of your own",
+            )
 
     def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Take the most recent rollback back."""
