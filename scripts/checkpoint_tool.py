@@ -399,6 +399,7 @@ SCHEMA = "1.0"
 DAY_S = 86_400.0
 TTL_DAYS_MAX = 3_650
 ID_BYTES_MAX = 200
+NAMES_SHOWN = 10
 STATUSES = ("in_progress", "blocked", "done", "failed")
 UNFINISHED = ("in_progress", "blocked")
 HASH = "checkpointHash"
@@ -566,8 +567,12 @@ def advanced(
     status: str | None,
     notes: str | None,
     now_s: float,
+    force: bool = False,
 ) -> dict[str, Any]:
-    """The record after an update. What has been completed before is not completed again."""
+    """The record after an update. What has been completed before is not completed again.
+
+    With steps that were never done it is ended only by `force`, and keeps them among the remaining ones.
+    """
     after, done = dict(record), list(record["completedSteps"])
     repeated = complete in done
     if complete is not None:
@@ -587,8 +592,8 @@ def advanced(
         after["status"] = status
     if notes is not None:
         after["notes"] = notes
-    if status == "done":
-        after["remainingSteps"] = []
+    if status == "done" and record["status"] != "done":
+        _end_steps(after, force=force)
     if repeated and after == record:
         return record
     if record["status"] == "done":
@@ -602,12 +607,47 @@ def advanced(
     return sealed(after, now_s)
 
 
+def some(names: list[str]) -> str:
+    """These names, for a sentence."""
+    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
+
+
+def undone(record: dict[str, Any]) -> list[str]:
+    """The steps of it that were never completed, in their order."""
+    steps = dict.fromkeys([record["currentStep"], *record["remainingSteps"]])
+    return [step for step in steps if step not in record["completedSteps"]]
+
+
+def _end_steps(record: dict[str, Any], *, force: bool) -> None:
+    """Who calls a workflow done that is at its last step says that this step is done, too."""
+    left = undone(record)
+    if left and not force and left != [record["currentStep"]]:
+        raise ConflictError(
+            f"{some(left)} of {record['workflowId']} {'was' if len(left) == 1 else 'were'} never done; "
+            "nothing was changed",
+            hint="`update --complete STEP` after each; `complete --force` ends it and keeps them in the file",
+        )
+    if left == [record["currentStep"]]:
+        record["completedSteps"] = [*record["completedSteps"], *left]
+        left = []
+    record["remainingSteps"] = left
+
+
 def is_unfinished(record: dict[str, Any]) -> bool:
     return record["status"] in UNFINISHED
 
 
 def is_expired(record: dict[str, Any], now_s: float) -> bool:
     return seconds(record["expiresAt"]) <= now_s
+
+
+def is_over(record: dict[str, Any], now_s: float, keep_days: float | None) -> bool:
+    """Whether it may be cleaned up: it has expired; or, with `keep_days`, was finished or expired so long ago."""
+    if keep_days is None:
+        return is_expired(record, now_s)
+    since = "expiresAt" if is_unfinished(record) else "updatedAt"
+    return seconds(record[since]) + keep_days * DAY_S <= now_s
 
 
 # --- workflows/guard ---
@@ -853,6 +893,12 @@ def describe(pid: int, now_s: float) -> dict[str, Any]:
             hint="name a living process with --owner-pid: the agent itself, not a shell that ends at once",
         )
     return {"pid": pid, "started": began, **here(), "token": os.urandom(8).hex(), "acquiredAt": iso(now_s)}
+
+
+def agent_here() -> str:
+    """Who works here, as far as the environment says."""
+    names = (os.environ.get(name, "") for name in ("TAKEBACK_ACTOR", "LOGNAME", "USER"))
+    return next((name for name in names if SAFE_NAME.fullmatch(name)), "agent")
 
 
 def renewed(holder: dict[str, Any], now_s: float) -> dict[str, Any]:
@@ -1112,6 +1158,35 @@ class Checkpoints:
         holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
 
+    def meant(self, owner_pid: int) -> str:
+        """The workflow that is meant where none is named: that of this session, or the only unfinished one."""
+        token = os.environ.get(TOKEN_VARIABLE, "")
+        found = [
+            e
+            for e in self.entries()
+            if e.record and is_unfinished(e.record) and not self.has_expired(e.record)
+        ]
+        holders = [self.holder(entry) for entry in found]
+        woken = [e for e, h in zip(found, holders, strict=True) if h and _is_for(h, None, token)]
+        mine = [e for e, h in zip(found, holders, strict=True) if h and _is_for(h, owner_pid, token)]
+        chosen = woken or mine or found
+        if not chosen:
+            raise UsageError(
+                f"there is no unfinished workflow in {self.root}; nothing was done",
+                hint="`list` shows what there is; `start` begins one",
+            )
+        if len(chosen) > 1:
+            raise UsageError(
+                f"several workflows are unfinished: {some(sorted(e.id for e in chosen))}; nothing was done",
+                hint="say which with --workflow",
+            )
+        if not mine and (holder := self.holder(chosen[0])):
+            raise RunBusy(
+                f"{chosen[0].id} is held by {in_words(holder)}; nothing was done",
+                hint=f"leave it to that process, or say --workflow {chosen[0].id} if you speak for it",
+            )
+        return chosen[0].id
+
     def has_expired(self, record: dict[str, Any]) -> bool:
         return is_expired(record, self._clock())
 
@@ -1121,9 +1196,9 @@ class Checkpoints:
         self,
         workflow: str,
         *,
-        agent: str,
-        step: str,
-        key: str,
+        agent: str | None = None,
+        step: str | None = None,
+        key: str | None = None,
         remaining: list[str] | None = None,
         handoff: str | None = None,
         notes: str = "",
@@ -1134,19 +1209,28 @@ class Checkpoints:
     ) -> dict[str, Any]:
         """Begin a workflow, or find it begun: the same id with the same key is the same workflow.
 
-        It is held for the owner, if there is one; RunBusy where another living process holds it.
+        It is held for the owner, if there is one; RunBusy where another living process holds it. The key is that of
+        the workflow itself if none is given, the agent is who works here, and the first of the steps is the first
+        that remains.
         """
+        agent = agent_here() if agent is None else agent
+        key, remaining = workflow if key is None else key, list(remaining or ())
+        if step is None and remaining:
+            step, *remaining = remaining
         safe_name(workflow, "the id of a workflow")
         safe_name(agent, "the name of an agent")
         if not step or not key:
-            raise UsageError("a workflow needs a step and an idempotency key; nothing was done")
+            raise UsageError(
+                "a workflow needs a step and an idempotency key; nothing was done",
+                hint="name its steps with --step or --remaining",
+            )
         now_s = self._clock()
         record = new_record(
             workflow,
             agent=agent,
             step=step,
             key=key,
-            remaining=list(remaining or ()),
+            remaining=remaining,
             handoff=handoff,
             notes=notes,
             ttl_days=ttl_days,
@@ -1182,15 +1266,25 @@ class Checkpoints:
         notes: str | None = None,
         owner_pid: int | None = None,
         token: str = "",
+        force: bool = False,
     ) -> dict[str, Any]:
-        """Write down how far it is, and renew the lease of whoever holds it."""
+        """Write down how far it is, and renew the lease of whoever holds it.
+
+        ConflictError where it is called done and steps were never done; `force` ends it all the same.
+        """
         self.get(workflow)  # where there is none, nothing is made either
         with self._alone():
             entry = self.get(workflow)
             assert entry.record is not None
             self._keep_hold(entry, owner_pid, token)
             after = advanced(
-                entry.record, complete=complete, step=step, status=status, notes=notes, now_s=self._clock()
+                entry.record,
+                complete=complete,
+                step=step,
+                status=status,
+                notes=notes,
+                now_s=self._clock(),
+                force=force,
             )
             if after is not entry.record:
                 entry.folder.write(entry.name, encoded(check(after, entry.record)))
@@ -1198,12 +1292,17 @@ class Checkpoints:
                 entry.folder.remove(entry.id + GUARD)
         return after
 
-    def complete(self, workflow: str, *, owner_pid: int | None = None, token: str = "") -> dict[str, Any]:
-        """It is done. The file stays until it has expired and is pruned; the lock is released."""
+    def complete(
+        self, workflow: str, *, owner_pid: int | None = None, token: str = "", force: bool = False
+    ) -> dict[str, Any]:
+        """It is done. The file stays until it has expired and is pruned; the lock is released.
+
+        The last step is done with it. Other steps that were never done stay in the file, if `force` is given.
+        """
         record = self.get(workflow).record
         if record and record["status"] == "done":
             return record
-        return self.update(workflow, status="done", owner_pid=owner_pid, token=token)
+        return self.update(workflow, status="done", owner_pid=owner_pid, token=token, force=force)
 
     def resume(
         self,
@@ -1263,8 +1362,10 @@ class Checkpoints:
                 raise LeaseLost(f"{workflow} is no longer held here; nothing was changed")
             self._hold(entry, pid, holder)
 
-    def prune(self, *, dry_run: bool = False) -> list[tuple[str, str]]:
+    def prune(self, *, dry_run: bool = False, keep_days: float | None = None) -> list[tuple[str, str]]:
         """Clean up what has expired and is held by nobody. Says what was done to each: removed, or set aside.
+
+        With `keep_days`, what has been finished or expired for longer than that.
 
         Unfinished work is set aside for 30 days more before it goes: a clock that runs ahead for a day must not
         cost anybody their work. What cannot be read is never touched.
@@ -1272,16 +1373,16 @@ class Checkpoints:
         if not self._places.folders():
             return []
         if dry_run:
-            return list(self._prune(dry_run=True))
+            return list(self._prune(keep_days, dry_run=True))
         with self._alone():
-            return list(self._prune(dry_run=False))
+            return list(self._prune(keep_days, dry_run=False))
 
     # How
 
-    def _prune(self, *, dry_run: bool) -> Iterator[tuple[str, str]]:
+    def _prune(self, keep_days: float | None, *, dry_run: bool) -> Iterator[tuple[str, str]]:
         now_s = self._clock()
         for entry in self.entries():
-            if entry.record is None or not is_expired(entry.record, now_s) or self.holder(entry):
+            if entry.record is None or not is_over(entry.record, now_s, keep_days) or self.holder(entry):
                 continue
             unfinished = is_unfinished(entry.record)
             if not dry_run and unfinished:
@@ -1478,6 +1579,29 @@ def report_data(findings: list[dict[str, Any]], stale_min: float) -> dict[str, A
     }
 
 
+# --- workflows/lines ---
+
+
+LOG_BYTES_MAX = 1_000_000
+LOGS_KEPT = 5
+
+
+def log_line(path: str, details: dict[str, Any], at_s: float | None = None) -> None:
+    """Add a line to the log, with its time. A part that is full is set aside, and the oldest part goes."""
+    line = json.dumps({"at": iso(time.time() if at_s is None else at_s), **details}) + "\n"
+    try:
+        if os.path.exists(path) and os.path.getsize(path) + len(line) > LOG_BYTES_MAX:
+            for number in range(LOGS_KEPT - 1, 0, -1):
+                if os.path.exists(f"{path}.{number}"):
+                    os.replace(f"{path}.{number}", f"{path}.{number + 1}")
+            os.replace(path, f"{path}.1")
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(line)
+    except OSError as error:
+        raise BackendError(f"{path} cannot be written: {error.strerror}; the look was not logged") from error
+
+
 # --- workflows/tool ---
 
 
@@ -1526,6 +1650,17 @@ def list_lines(checkpoints: Checkpoints) -> list[str]:
     return lines
 
 
+def meant(checkpoints: Checkpoints, workflow: str | None, owner_pid: int | None) -> str:
+    """The workflow that is named, or the only one that can be meant."""
+    return checkpoints.meant(owner(owner_pid)) if workflow is None else workflow
+
+
+def skipped_line(record: dict[str, Any]) -> str:
+    """Which steps of a workflow that is done were never done; empty if all of them were."""
+    left = record["remainingSteps"] if record["status"] == "done" else []
+    return f"{record['workflowId']} is done with steps skipped: {some(left)}" if left else ""
+
+
 def _start(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
     record = checkpoints.start(
         args.workflow,
@@ -1545,7 +1680,7 @@ def _start(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
 
 def _update(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
     record = checkpoints.update(
-        args.workflow,
+        meant(checkpoints, args.workflow, args.owner_pid),
         complete=args.complete,
         step=args.step,
         status=args.status,
@@ -1568,7 +1703,11 @@ def _resume(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
 
 
 def _complete(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
-    say(pretty(checkpoints.complete(args.workflow, owner_pid=args.owner_pid)))
+    workflow = meant(checkpoints, args.workflow, args.owner_pid)
+    record = checkpoints.complete(workflow, owner_pid=args.owner_pid, force=args.force)
+    if line := skipped_line(record):
+        warn(line)
+    say(pretty(record))
 
 
 def _list(checkpoints: Checkpoints, _args: argparse.Namespace) -> None:
@@ -1583,10 +1722,13 @@ def _prune(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
 
 def _check(checkpoints: Checkpoints, args: argparse.Namespace) -> int:
     findings = stale(checkpoints, args.stale_min)
+    data = report_data(findings, args.stale_min)
     if args.json:
-        say(json.dumps(report_data(findings, args.stale_min), indent=2))
+        say(json.dumps(data, indent=2))
     else:
         say("\n".join(report_lines(findings, args.stale_min)))
+    if args.log:
+        log_line(args.log, data)
     return 1 if findings else 0
 
 
@@ -1602,10 +1744,10 @@ def _parser(wanted: str = "") -> argparse.ArgumentParser:
 
 
 def _start_options(parser: argparse.ArgumentParser) -> None:
-    _add_workflow(parser)
-    parser.add_argument("--agent", required=True, metavar="NAME")
-    parser.add_argument("--step", required=True)
-    parser.add_argument("--idempotency", required=True, metavar="KEY")
+    _add_workflow(parser, required=True)
+    parser.add_argument("--agent", metavar="NAME", help="who does it, by default who works here")
+    parser.add_argument("--step", help="the first step, by default the first that remains")
+    parser.add_argument("--idempotency", metavar="KEY", help="by default the id of the workflow")
     parser.add_argument("--remaining", nargs="*", default=[], metavar="STEP")
     parser.add_argument("--handoff", metavar="AGENT")
     parser.add_argument("--notes", default="")
@@ -1623,9 +1765,14 @@ def _update_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _resume_options(parser: argparse.ArgumentParser) -> None:
-    _add_workflow(parser, required=False)
+    _add_workflow(parser)
     parser.add_argument("--agent", metavar="NAME", help="only those of this agent, or handed to it")
     parser.add_argument("--steal-lock", action="store_true", help="take it even from a living process")
+
+
+def _complete_options(parser: argparse.ArgumentParser) -> None:
+    _add_workflow(parser)
+    parser.add_argument("--force", action="store_true", help="although steps were never done")
 
 
 def _prune_options(parser: argparse.ArgumentParser) -> None:
@@ -1636,14 +1783,16 @@ def _no_options(_parser: argparse.ArgumentParser) -> None:
     pass
 
 
-def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    parser.add_argument("--workflow", required=required, metavar="ID")
+def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    which = "which one" if required else "which one, if several are unfinished"
+    parser.add_argument("--workflow", required=required, metavar="ID", help=which)
     parser.add_argument("--owner-pid", type=int, metavar="PID", help="the process that does the work")
 
 
 def _add_check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stale-min", type=_minutes, default=10.0, metavar="MINUTES")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--log", metavar="FILE", help="also add what was found to this file, one line a look")
 
 
 def _minutes(text: str) -> float:
@@ -1657,7 +1806,7 @@ _COMMANDS = {
     "start": ("begin a workflow, or find it begun", _start_options, _start),
     "update": ("write down how far it is", _update_options, _update),
     "resume": ("take over an unfinished workflow that nobody holds", _resume_options, _resume),
-    "complete": ("it is done", _add_workflow, _complete),
+    "complete": ("it is done", _complete_options, _complete),
     "list": ("show every checkpoint", _no_options, _list),
     "prune": ("clean up what has expired", _prune_options, _prune),
     "check": ("name unfinished workflows that are stale", _add_check_options, _check),

@@ -31,8 +31,8 @@ from takeback.errors import (
     StoreMoved,
     UsageError,
 )
-from takeback.journals import begin, journal_of, visited
-from takeback.opening import find_root, refuse_too_wide
+from takeback.journals import begin, held_unopened, journal_of, visited
+from takeback.opening import find_root
 from takeback.ports import Observed, Progress, Swap, Swapped, silent
 from takeback.resources.files.entry import FOLDER, entry_of
 from takeback.storage import places, stores
@@ -109,7 +109,7 @@ def look(
     """
     root = Path(os.path.realpath(into))
     registry = Registry(config.state_home())
-    refuse_too_wide(root)
+    config.refuse_too_wide(root)
     if root.is_relative_to(registry.home):
         raise UsageError(f"{root} is where Takeback keeps its own state; nothing was done")
     state = registry.state_of(root)
@@ -184,7 +184,13 @@ def _named(registry: Registry, store: str, workspace: str, blobs: str, blobs_key
             blobs=blobs or kept.blobs,
             blobs_key=blobs_key or kept.blobs_key,
         )
-    settings = config.read_config(find_root(here, registry)).store
+    root = find_root(here, registry)
+    settings = held_unopened(registry.state_of(root), root).settings.store
+    if not store and not settings.store and config.read_config(root).store.store:
+        raise UsageError(
+            f"{config.FILE} names a store that you have not accepted; nothing was done",
+            hint="look at it, and name it with --store and --workspace",
+        )
     written, bucket, name = store or settings.store, blobs or settings.blobs, workspace or settings.workspace
     if not written or not name:
         missing = "store" if not written else "workspace"

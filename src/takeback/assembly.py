@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
-from takeback import buckets, config
+from takeback import buckets, config, witnessing
 from takeback.core import events as e
 from takeback.core.change import Target
 from takeback.core.history import History
 from takeback.core.intents import Outcome, Queued
 from takeback.databases import ByPlace
-from takeback.engine import recovery
+from takeback.engine import own_processes, recovery
 from takeback.engine.audit import Audit, Webhook
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
@@ -29,7 +29,8 @@ from takeback.engine.outbox_resource import Intents
 from takeback.engine.rollback import Rollbacks
 from takeback.engine.tracker import Tracker
 from takeback.engine.vault import Vault
-from takeback.errors import BackendError, StoreMoved, TakebackError
+from takeback.errors import BackendError, ConflictError, StoreMoved, TakebackError
+from takeback.loosening import to_accept
 from takeback.ports import Contents, Journal, Observed, Progress, Resource, silent
 from takeback.ports_outbox import Outbox
 from takeback.resources.calls.resource import Call
@@ -48,14 +49,17 @@ from takeback.resources.postgres.transactions import Servers
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.resource import Sqlite
 from takeback.resources.sqlite.transactions import SqliteDatabases
-from takeback.storage import stores
+from takeback.storage import acceptance, stores
 from takeback.storage.audit_marks import AuditMarks
 from takeback.storage.clock import SystemClock
 from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
-from takeback.trusted import CONFIG, settings_of, without_intents
+from takeback.trusted import CONFIG, Held, Offer, changed_unseen, settings_of, without_intents
+from takeback.witnessing import Lost
+
+BESIDE = "something beside the session that is open"
 
 
 class Assembly:
@@ -84,31 +88,84 @@ class Assembly:
         """What the journal says now."""
         return self.ledger.refresh()
 
+    @property
+    def lost(self) -> Lost | None:
+        """The history that this directory had before, if it is not this one."""
+        return witnessing.lost(self.state, self.root, self.journal)
+
     # The parts, each made when it is first needed: reading the log opens no content store.
 
     @cached_property
     def settings(self) -> config.Config:
-        """takeback.toml, as a human wrote or accepted it: an agent must not loosen its own protection."""
-        return self._settings(self.history)
+        """takeback.toml, as far as it holds: neither an agent nor a folder may loosen its own protection."""
+        held = self._held(self.history)
+        self._tell(held)
+        return held.settings
 
-    def _settings(self, history: History) -> config.Config:
-        given, notice = settings_of(self.root, history, self._contents)
-        kept = stores.read(self.state)
-        if not notice and given.store.store and not (kept and kept.store):
+    @property
+    def held(self) -> Held:
+        """Which settings hold now, and which wait for a human."""
+        return self._held(self.history)
+
+    def _held(self, history: History) -> Held:
+        return settings_of(self.root, history, self._contents, acceptance.read(self.state).accepted)
+
+    def _tell(self, held: Held) -> None:
+        notice, kept = held.notice, stores.read(self.state)
+        if not notice and held.settings.store.store and not (kept and kept.store):
             notice = (
                 f"{config.FILE} names a store, but the history of this workspace is on this machine: a workspace "
                 "stays where it was begun; `takeback store copy` moves it"
             )
         self.notices += [notice] if notice else []
-        return given
 
     def _contents(self) -> tuple[Contents, Callable[[bytes], bytes]]:
         return StoredContents(self.store), self.store.get
 
-    def accept_config(self) -> None:
-        """Let the settings that an action wrote take effect."""
-        self.accept(CONFIG)
+    def offer(self) -> Offer:
+        """takeback.toml as it is now, for a human who may accept it."""
+        text = config.read_text(self.root)
+        given = config.parse_config(text or b"", self.root / config.FILE)
+        accepted = acceptance.read(self.state).accepted
+        asked = tuple(one for one in to_accept(given) if one.digest not in accepted)
+        held, since = self._held(self.history), BESIDE if self._has_changed_unseen else ""
+        return Offer(text, asked, held.since or since, held.text)
+
+    @property
+    def _has_changed_unseen(self) -> bool:
+        """Whether somebody has written takeback.toml beside a session, and nobody has recorded it yet."""
+        history = self.history
+        return history.is_in_session and changed_unseen(self.root, history, self._contents)
+
+    def note_settings(self) -> None:
+        """Record what a human wrote into takeback.toml, before a session begins: beside one it would be in doubt."""
+        with self.lock.held():
+            history = self.history
+            if not history.is_in_session and changed_unseen(self.root, history, self._contents):
+                self.tracker.observe()
+
+    def accept_offer(self, offer: Offer) -> None:
+        """A human has seen this, and wants it so. ConflictError where the file has changed meanwhile."""
+        with self.lock.held():
+            if config.read_text(self.root) != offer.text:
+                raise ConflictError(
+                    f"{config.FILE} has changed since it was shown; nothing was accepted", hint="look again"
+                )
+            acceptance.note(self.state, accepted=[one.digest for one in offer.asked])
+            if self._may_write:
+                if offer.since:
+                    self.tracker.observe()
+                known = self.history.timeline(CONFIG)
+                version = known[-1].change.after.id if known else ""
+                names = tuple(map(str, offer.asked))
+                self.ledger.append([e.ConfigAccepted(version, config.actor(), config.FILE, names)])
         self.__dict__.pop("settings", None)
+
+    @property
+    def _may_write(self) -> bool:
+        """Whether the workspace sits here: to a history that is only looked at nothing is written."""
+        seats, seat = self.journal.seats, self.history.moves.seat
+        return not (seats and seat and seat.place.id != seats.place.id)
 
     def accept(self, target: Target) -> None:
         """A human has seen what an action wrote there, and wants it so."""
@@ -152,7 +209,7 @@ class Assembly:
     def _excluded(self) -> Callable[[bytes], bool]:
         hidden = [
             os.fsencode(p.relative_to(self.root))
-            for p in [self.state.parent.parent]
+            for p in [self.state.parent.parent, config.witness_folder()]
             if p.is_relative_to(self.root)
         ]
         return excluder(self.settings.files.exclude, hidden)
@@ -200,7 +257,7 @@ class Assembly:
             self.state,
             self.store,
             contents,
-            claimed=self._claimed_outside,
+            claimed=lambda: {*self._claimed_outside(), os.fsencode(self.state.parent.parent)},
             generation=self._generation,
             progress=self._progress,
         )
@@ -316,7 +373,9 @@ class Assembly:
         """A worker that delivers what committed runs have deferred."""
         if not self.ledger.history.seq and "settings" not in self.__dict__:
             # It needs the history for this alone, and nothing of the very many intents that may be in it.
-            self.__dict__["settings"] = self._settings(without_intents(self.journal))
+            held = self._held(without_intents(self.journal))
+            self._tell(held)
+            self.__dict__["settings"] = held.settings
         return Courier(
             self.outbox,
             self._delivery,
@@ -365,7 +424,14 @@ class Assembly:
     def foresight(self) -> Foresight:
         """What commands would do here."""
         surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside)
-        return Foresight(self.root, config.home_folder, surveyor, config.here)
+        return Foresight(
+            self.root,
+            config.home_folder,
+            surveyor,
+            config.here,
+            rules=lambda: self.settings.rules,
+            running=lambda: own_processes.running(self.tracker),
+        )
 
     def _claimed_outside(self) -> set[bytes]:
         """What lies outside the workspace and is looked after all the same: its repository, databases under guard."""
@@ -375,15 +441,15 @@ class Assembly:
         given = self.settings.outside
         return Limits(given.capture, given.max_files, given.max_bytes)
 
-    def _judging(self) -> Judging:
-        """The rules, for one run."""
+    def _judging(self, roots: Sequence[str] = ()) -> Judging:
+        """The rules, for one run. `roots` are places outside that it looks at anyway."""
         foresight = self.foresight
         return Judging(
             self.settings.rules,
             self.root,
             self.settings.tools,
             foresight,
-            foresight.survey_of,
+            partial(foresight.survey_of, known=roots),
             config.here,
             foresight.touches,
         )

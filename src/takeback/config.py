@@ -6,6 +6,7 @@ import configparser
 import os
 import re
 import shlex
+import stat
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -21,10 +22,11 @@ import platformdirs
 from takeback.core.plan import ToolTarget
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
-from takeback.errors import UsageError
+from takeback.errors import BackendError, RefusedError, UsageError
 
 FILE = "takeback.toml"
 COMMAND_MAX = 10_000
+LINKS_MAX = 40
 SEAT_LEAST_S, SEAT_MOST_S = 0.1, 86_400.0
 
 _AWS = (
@@ -133,19 +135,29 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_config(root: Path) -> Config:
     """The workspace's takeback.toml, or the defaults."""
+    text = read_text(root)
+    return Config() if text is None else parse_config(text, root / FILE)
+
+
+def read_text(root: Path) -> bytes | None:
+    """The bytes of the workspace's takeback.toml, if there is one."""
     path = root / FILE
     try:
-        return parse_config(path.read_text("utf-8"), path)
+        return path.read_bytes()
     except FileNotFoundError:
-        return Config()
-    except (OSError, UnicodeDecodeError) as error:
+        return None
+    except OSError as error:
         raise UsageError(f"{path} cannot be read: {error}; nothing was done") from error
 
 
-def parse_config(text: str, path: Path) -> Config:
+def parse_config(text: str | bytes, path: Path) -> Config:
     """Settings as they stand in takeback.toml."""
     try:
-        return msgspec.convert(tomllib.loads(text), Config)
+        plain = text if isinstance(text, str) else text.decode()
+        # As open files are read: TOML knows no other line ends.
+        return msgspec.convert(tomllib.loads(plain.replace("\r\n", "\n")), Config)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} cannot be read: {error}; nothing was done") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(
             f"{path} is not valid: {error}; nothing was done", hint="docs/CONFIG.md lists every setting"
@@ -173,8 +185,38 @@ def expanded(address: str) -> str:
 def state_home() -> Path:
     """Where all state is kept: $TAKEBACK_HOME, else the platform's folder for it."""
     if named := _variable("TAKEBACK_HOME"):
-        return Path(os.path.realpath(named))
+        return _followed(named)
     return platformdirs.user_state_path("takeback")
+
+
+def _followed(named: str) -> Path:
+    """Where a path leads. Somebody else's link could lead to any folder of ours, which would then be closed."""
+    here, todo, links = "/", os.path.join(os.getcwd(), named).split("/")[::-1], 0
+    while todo:
+        step = os.path.normpath(os.path.join(here, todo.pop()))
+        try:
+            found = os.lstat(step)
+        except OSError:
+            here = step
+            continue
+        if not stat.S_ISLNK(found.st_mode):
+            here = step
+            continue
+        links += 1
+        if found.st_uid not in (0, os.geteuid()) or links > LINKS_MAX:
+            raise BackendError(
+                f"TAKEBACK_HOME goes through {step}, a link that does not belong to you. Nothing was changed",
+                hint="set TAKEBACK_HOME to a folder of your own, by its own path",
+            )
+        target = os.readlink(step)
+        todo += target.split("/")[::-1]
+        here = "/" if target.startswith("/") else here
+    return Path(here)
+
+
+def witness_folder() -> Path:
+    """Where it is noted which workspaces have a history: apart from the history itself."""
+    return platformdirs.user_data_path("takeback") / "witness"
 
 
 def names_state_home() -> bool:
@@ -275,6 +317,26 @@ def debugging() -> bool:
 def actor() -> str:
     """Who is working here, for the log."""
     return _variable("TAKEBACK_ACTOR")
+
+
+def refuse_too_wide(root: Path) -> None:
+    """A home folder, or anything above it, is not protected by accident."""
+    if is_too_wide(root):
+        raise RefusedError(
+            f"{root} is a home folder or above one; nothing was recorded",
+            hint="go to the project's folder, or insist with --allow-home",
+        )
+
+
+def is_too_wide(root: Path) -> bool:
+    """Whether it is a home folder, or above one."""
+    home = home_folder()
+    return root in (home, *home.parents)
+
+
+def search_path() -> str:
+    """Where commands are found by their names."""
+    return _variable("PATH")
 
 
 def aws() -> dict[str, str]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
 from takeback import addresses, buckets, config
+from takeback.core.history import History
 from takeback.core.seats import Place
 from takeback.errors import BackendError, RunBusy, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Journal
-from takeback.storage import places, stores
+from takeback.storage import acceptance, places, stores
 from takeback.storage.anchor import Anchor
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.sqlite import SqliteJournal
 from takeback.storage.stores import STORE_FORMAT, Kept
+from takeback.trusted import Held, settings_of
 
 JOURNAL = "journal.db"
 ANCHOR = "journal.anchor"
@@ -87,6 +90,15 @@ def _settled(state: Path) -> Kept | None:
     return kept if kept and kept.store else None
 
 
+def held_unopened(state: Path, root: Path) -> Held:
+    """What takeback.toml says, as far as a human has accepted it, for a workspace whose history is not open."""
+    return settings_of(root, History(), _no_contents, acceptance.read(state).accepted)
+
+
+def _no_contents() -> NoReturn:
+    raise AssertionError("a history without a record names no content")
+
+
 def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") -> Journal:
     """The journal of a workspace that is opened, begun in this store if it is new.
 
@@ -94,7 +106,7 @@ def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") 
     """
     kept = _settled(state)
     if kept is None and not (state / JOURNAL).exists():
-        settings = config.read_config(root).store
+        settings = held_unopened(state, root).settings.store
         written, bucket = literal(store) or settings.store, literal(blobs) or settings.blobs
         if written:
             wanted = Kept(STORE_FORMAT, written, workspace or settings.workspace, bucket, settings.blobs_key)
@@ -161,9 +173,12 @@ def _unchanged(state: Path, kept: Kept | None, store: str, workspace: str, blobs
     return kept
 
 
-def is_begun_elsewhere(root: Path) -> bool:
-    """Whether takeback.toml names a workspace of a shared store that another folder has begun."""
-    settings = config.read_config(root).store
+def is_begun_elsewhere(state: Path, root: Path) -> bool:
+    """Whether takeback.toml names a workspace of a shared store that another folder has begun.
+
+    A store that no human has accepted is not asked.
+    """
+    settings = held_unopened(state, root).settings.store
     if not settings.workspace or not addresses.is_address(dsn := config.expanded(settings.store)):
         return False
     from takeback.storage.postgres.moving import peek

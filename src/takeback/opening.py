@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
-from takeback import config
+from takeback import config, witnessing
 from takeback._version import __version__
 from takeback.core import ids
 from takeback.core.codec import text_of
-from takeback.core.events import WorkspaceBegan
-from takeback.errors import RefusedError, UsageError
+from takeback.core.events import ConfigAccepted, Event, WorkspaceBegan
+from takeback.errors import CorruptionError, RefusedError, UsageError
 from takeback.journals import begun, is_begun, is_begun_elsewhere, journal_of
+from takeback.loosening import Setting, to_accept
 from takeback.ports import Progress, silent
-from takeback.storage import stores
+from takeback.storage import acceptance, stores
+from takeback.storage.private import private_folder
 from takeback.storage.registry import Registry
+from takeback.witnessing import Lost
 from takeback.workspace import Workspace
 
 
@@ -29,11 +34,13 @@ def open_workspace(
     store: str = "",
     workspace: str = "",
     blobs: str = "",
+    accept_config: bool = False,
 ) -> Workspace:
     """Open exactly this directory, and begin to protect it if it is not yet.
 
     `store` is the address of a PostgreSQL database in which its history is begun, `workspace` its name there,
-    `blobs` the address of a bucket that has all content besides, like s3://bucket/folder.
+    `blobs` the address of a bucket that has all content besides, like s3://bucket/folder. With `accept_config` what
+    stands in its takeback.toml is accepted, all of it: for whoever knows what stands there. Not inside of an action.
     """
     if sys.platform != "linux":
         raise RefusedError(
@@ -43,7 +50,7 @@ def open_workspace(
     path = _directory(root)
     registry = Registry(Path(os.path.realpath(home)) if home else config.state_home())
     if not allow_home and not registry.knows(path):
-        refuse_too_wide(path)
+        config.refuse_too_wide(path)
     if path.is_relative_to(registry.home):
         raise UsageError(
             f"{path} is where Takeback keeps its own state; nothing was recorded",
@@ -53,13 +60,19 @@ def open_workspace(
         # A mistake in the settings is told before anything is begun.
         config.read_config(path)
     state = registry.create(path)
+    if accept_config:
+        accept_unopened(state, to_accept(config.read_config(path)))
     journal = begun(state, path, store, workspace, blobs)
     is_new = not journal.head().count
     if is_new:
-        began = WorkspaceBegan(text_of(os.fsencode(path)), __version__)
+        began: list[Event] = [WorkspaceBegan(text_of(os.fsencode(path)), __version__)]
+        known = acceptance.read(state).accepted
+        if names := tuple(str(one) for one in to_accept(config.read_config(path)) if one.digest in known):
+            began.append(ConfigAccepted("", config.actor(), config.FILE, names))
         # The key makes two processes that open it for the first time write one event.
-        journal.append([began], stream=ids.WORKSPACE, key="workspace-began")
-    opened = Workspace(path, state, journal, watching=watching, progress=progress)
+        journal.append(began, stream=ids.WORKSPACE, key="workspace-began")
+    opened = _told(Workspace(path, state, journal, watching=watching, progress=progress))
+    witnessing.register(state, path, journal)
     kept = stores.read(state)
     if is_new and kept and kept.store:
         # Else a name with a typo in it would look like a history that is gone.
@@ -77,7 +90,58 @@ def find_workspace(
     registry = Registry(home or config.state_home())
     root = find_root(start, registry)
     state = find_state(root, registry)
-    return Workspace(root, state, journal_of(state), progress=progress) if state else None
+    return _told(Workspace(root, state, journal_of(state), progress=progress)) if state else None
+
+
+def _told(opened: Workspace) -> Workspace:
+    """This workspace, with a word on the history that it had before, if that is gone."""
+    if gone := opened.lost:
+        opened.notices.append(f"{gone}; {gone.hint}")
+    return opened
+
+
+def lost_at(start: str | os.PathLike[str] = ".") -> Lost | None:
+    """The history that the workspace of a directory had, where there is none at all now."""
+    registry = Registry(config.state_home())
+    root = find_root(start, registry)
+    return witnessing.lost(registry.state_of(root), root, None)
+
+
+def begin_anew(start: str | os.PathLike[str] = ".") -> Path | None:
+    """Go on without a history that is gone or damaged, as a human asked for. Nothing that is left of it is removed.
+
+    A history that was begun since and is sound is kept. Gives the folder into which the remains of another were put.
+    """
+    refuse_inside_any("go on without the history of a workspace")
+    registry = Registry(config.state_home())
+    root = find_root(start, registry)
+    state = registry.state_of(root)
+    if not is_begun(state):
+        witnessing.forget(state)
+        return None
+    try:
+        with Workspace(root, state, journal_of(state)) as found:
+            found.refuse_inside()
+            is_sound = bool(found.history.seq)
+            if is_sound:
+                witnessing.register(state, root, found.journal, anew=True)
+    except CorruptionError:
+        is_sound = False
+    if is_sound:
+        return None
+    aside = private_folder(registry.home / "lost") / f"{state.name}-{time.strftime('%Y%m%dT%H%M%S')}"
+    os.rename(state, aside)
+    witnessing.forget(state)
+    return aside
+
+
+def refuse_inside_any(what: str) -> None:
+    """Only a human does this, and not what runs inside an action of whatever workspace."""
+    if inside := config.parent_action():
+        raise RefusedError(
+            f"this was asked from inside {inside}: an agent cannot {what}. Nothing was changed",
+            hint="do it from a terminal of your own",
+        )
 
 
 def join_workspace(start: str | os.PathLike[str] = ".", *, progress: Progress = silent) -> Workspace | None:
@@ -85,10 +149,19 @@ def join_workspace(start: str | os.PathLike[str] = ".", *, progress: Progress = 
 
     Nothing is recorded by that.
     """
-    root = find_root(start, Registry(config.state_home()))
-    if not is_begun_elsewhere(root):
+    registry = Registry(config.state_home())
+    root = find_root(start, registry)
+    if not is_begun_elsewhere(registry.state_of(root), root):
         return None
     return open_workspace(root, watching=False, progress=progress)
+
+
+def accept_unopened(state: Path, asked: Iterable[Setting]) -> None:
+    """A human has seen these settings of a folder, and wants them so, before its history is opened or begun."""
+    refuse_inside_any("accept its own settings")
+    known = acceptance.read(state).accepted
+    if missing := [one.digest for one in asked if one.digest not in known]:
+        acceptance.note(state, accepted=missing)
 
 
 def find_state(root: Path, registry: Registry) -> Path | None:
@@ -104,24 +177,9 @@ def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:
         return nearest
     for name in (config.FILE, ".git"):
         for folder in (path, *path.parents):
-            if (folder / name).exists() and not is_too_wide(folder):
+            if (folder / name).exists() and not config.is_too_wide(folder):
                 return folder
     return path
-
-
-def refuse_too_wide(root: Path) -> None:
-    """A home folder, or anything above it, is not protected by accident."""
-    if is_too_wide(root):
-        raise RefusedError(
-            f"{root} is a home folder or above one; nothing was recorded",
-            hint="go to the project's folder, or insist with --allow-home",
-        )
-
-
-def is_too_wide(root: Path) -> bool:
-    """Whether it is a home folder, or above one."""
-    home = config.home_folder()
-    return root in (home, *home.parents)
 
 
 def _directory(path: str | os.PathLike[str]) -> Path:

@@ -344,7 +344,11 @@ class Survey(msgspec.Struct, frozen=True):
     """What is not captured either, but is no reason to hold the action back."""
 
 
-Surveyor = Callable[[Iterable[Reached]], Survey]
+class Surveyor(Protocol):
+    """Finds out what of the paths that an action names is captured."""
+
+    def __call__(self, named: Iterable[Reached], known: Iterable[str] = (), /) -> Survey:
+        """`known` are places that are looked at anyway."""
 
 
 class Observed(Resource, Protocol):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from takeback import config
@@ -16,6 +18,7 @@ from takeback.engine.replay import Moment, State
 from takeback.engine.runs import Run
 from takeback.engine.sessions import Session
 from takeback.errors import RefusedError, UsageError
+from takeback.resources.files.roots import place_of
 
 
 class Running(Assembly):
@@ -39,9 +42,12 @@ class Running(Assembly):
         wait_s: float = 60.0,
         steps: Sequence[str] = (),
         deliver: bool = False,
+        roots: Sequence[str | os.PathLike[str]] = (),
+        allow_home: bool = False,
     ) -> Run:
         """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception.
 
+        `roots` are folders outside the workspace that are protected like it for as long as the run is at work.
         With `steps` its progress is also kept in a workflow file, for restarts. With `deliver` the run itself
         delivers what it deferred, once it has committed; what does not get through is left to a worker.
         """
@@ -61,8 +67,22 @@ class Running(Assembly):
             wait_s=wait_s,
             steps=tuple(steps),
             deliver=deliver,
+            roots=self.roots(roots, allow_home=allow_home),
         )
         return self.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
+
+    def roots(
+        self, folders: Sequence[str | os.PathLike[str]], *, allow_home: bool = False
+    ) -> tuple[str, ...]:
+        """Folders outside the workspace as places that an action can name, each with all that is in it."""
+        if isinstance(folders, str | os.PathLike):
+            raise UsageError(
+                "roots is a list of folders; nothing was begun", hint=f"roots=[{os.fspath(folders)!r}]"
+            )
+        found = [Path(os.path.realpath(os.path.join(config.here(), folder))) for folder in folders]
+        for path in () if allow_home else found:
+            config.refuse_too_wide(path)
+        return tuple(place_of(path, self.root, self.state.parent.parent) for path in found)
 
     def session(
         self,
@@ -82,6 +102,8 @@ class Running(Assembly):
         """
         if not key:
             raise UsageError("a session needs a key, by which another process finds it; nothing was begun")
+        if not self.history.is_in_session:
+            self.note_settings()
         options = options_of(
             name,
             key=key,
@@ -166,6 +188,19 @@ class Running(Assembly):
                 hint="do it from a terminal of your own",
             )
         return self.runs.settle(action, config.actor(), result, happened=happened)
+
+    def accept_config(self) -> None:
+        """Accept takeback.toml as it is, for a human who has seen it. Refused to whatever runs inside an action."""
+        self.refuse_inside()
+        self.accept_offer(self.offer())
+
+    def refuse_inside(self) -> None:
+        """Settings are not accepted inside of an action, of this workspace or another."""
+        if inside := config.parent_action() or self.inside_action():
+            raise RefusedError(
+                f"this was asked from inside {inside}: an agent cannot accept its own settings. Nothing was changed",
+                hint="do it from a terminal of your own",
+            )
 
     def inside_action(self) -> str:
         """The action, or session, in whose process tree this process is, by its environment or by its lineage."""

@@ -1,58 +1,124 @@
-"""Which settings hold: takeback.toml as a human wrote or accepted it. An agent must not loosen its own protection."""
+"""Which settings hold: takeback.toml as no agent wrote it, and of it what a human has accepted where that is needed.
+
+An agent must not loosen its own protection, and a folder must not bring its own loosening along.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from difflib import unified_diff
 from pathlib import Path
 from typing import get_args
 
+import msgspec
+
 from takeback import config
 from takeback.core.change import Target
+from takeback.core.codec import digest
+from takeback.core.events import Mark
 from takeback.core.history import History
 from takeback.core.intents import IntentEvent
-from takeback.core.subjects import Action
+from takeback.loosening import Setting, holding, to_accept
 from takeback.ports import Contents, Journal
 from takeback.resources.files import deltas
 from takeback.resources.files.entry import version_of
 from takeback.resources.files.resource import file_text, tree_of
 
 CONFIG = Target("files", config.FILE)
+ACCEPT = "takeback init --accept-config"
+SHOWN_MAX = 5
 
 Kept = Callable[[], tuple[Contents, Callable[[bytes], bytes]]]
 """All content, and all blobs."""
 
 
-def settings_of(root: Path, history: History, contents: Kept) -> tuple[config.Config, str]:
-    """The settings, and a word where they are not those of the file. Content is asked for only where it is needed."""
+class Held(msgspec.Struct, frozen=True):
+    """The settings that hold, and what of the file does not."""
+
+    settings: config.Config
+    pending: tuple[Setting, ...] = ()
+    """What nobody has accepted yet: the default holds in its place."""
+    since: str = ""
+    """The action, or the change beside a session, whose edit of the file does not hold."""
+    text: bytes | None = None
+    """The file from which they are."""
+
+    @property
+    def notice(self) -> str:
+        """What a human has to know of it; nothing where the file holds as it is."""
+        if self.since:
+            return (
+                f"{config.FILE} was changed by {self.since}; the settings from before it hold until you accept "
+                f"the change with `{ACCEPT}`"
+            )
+        if not self.pending:
+            return ""
+        shown = ", ".join(map(str, self.pending[:SHOWN_MAX]))
+        more = f" and {len(self.pending) - SHOWN_MAX} more" if len(self.pending) > SHOWN_MAX else ""
+        return (
+            f"{config.FILE} has settings that you have not accepted, so the defaults hold in their place: "
+            f"{shown}{more}. Look at them, then: `{ACCEPT}`"
+        )
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """takeback.toml as a human is shown it, to be accepted exactly so."""
+
+    text: bytes | None
+    asked: tuple[Setting, ...] = ()
+    since: str = ""
+    """What wrote the file since a human did: the whole of it has to be accepted."""
+    before: bytes | None = None
+    """The file that holds until then."""
+
+    @property
+    def diff(self) -> list[str]:
+        """What would hold otherwise than now, line by line."""
+        old, new = ((text or b"").decode(errors="replace").splitlines() for text in (self.before, self.text))
+        return list(unified_diff(old, new, "holds now", config.FILE, lineterm=""))
+
+    @property
+    def digest(self) -> str:
+        return digest(self.text or b"")
+
+
+def settings_of(root: Path, history: History, contents: Kept, accepted: Collection[str]) -> Held:
+    """The settings that hold. Content is asked for only where it is needed."""
+    text, since = _trusted(root, history, contents)
+    given = config.parse_config(text or b"", root / config.FILE)
+    pending = tuple(one for one in to_accept(given) if one.digest not in accepted)
+    return Held(holding(given, accepted), pending, since, text)
+
+
+def _trusted(root: Path, history: History, contents: Kept) -> tuple[bytes | None, str]:
+    """The file as no agent wrote it, and what wrote it since."""
     running = [action for action in history.open_actions() if action.is_tool]
     if running:
-        return _before(running[0], root, contents), ""
-    entry = history.untrusted_since(CONFIG)
-    if entry is None:
-        return config.read_config(root), ""
-    before = file_text(contents()[0], entry.change.before)
-    return _parsed(before, root), (
-        f"{config.FILE} was changed by {entry.action}; the settings from before it hold until you accept "
-        "the change with `takeback init --accept-config`"
-    )
+        # It may be writing the file now.
+        marks = [m for m in getattr(running[0].began, "marks", ()) if m.resource == CONFIG.resource]
+        return (_recorded(marks[0], contents) if marks else config.read_text(root)), ""
+    if entry := history.untrusted_since(CONFIG, beside=True):
+        return file_text(contents()[0], entry.change.before), entry.action
+    recorded = history.marks.get(CONFIG.resource)
+    if recorded and history.is_in_session:
+        # What is on disk may be what something in the background wrote just now: nobody has recorded it yet.
+        return _recorded(recorded, contents), ""
+    return config.read_text(root), ""
+
+
+def changed_unseen(root: Path, history: History, contents: Kept) -> bool:
+    """Whether the file is another one than was last recorded."""
+    recorded = history.marks.get(CONFIG.resource)
+    return recorded is not None and _recorded(recorded, contents) != config.read_text(root)
+
+
+def _recorded(mark: Mark, contents: Kept) -> bytes | None:
+    kept, get = contents()
+    return file_text(kept, version_of(deltas.lookup(tree_of(mark.state), os.fsencode(config.FILE), get)))
 
 
 def without_intents(journal: Journal) -> History:
     """Enough of the history to tell which settings hold."""
     intents = get_args(IntentEvent)
     return History.of(record for record in journal.read() if not isinstance(record.event, intents))
-
-
-def _before(action: Action, root: Path, contents: Kept) -> config.Config:
-    """What held when a running action began; it may be writing the file now."""
-    for mark in getattr(action.began, "marks", ()):
-        if mark.resource == CONFIG.resource:
-            kept, get = contents()
-            found = deltas.lookup(tree_of(mark.state), os.fsencode(config.FILE), get)
-            return _parsed(file_text(kept, version_of(found)), root)
-    return config.read_config(root)
-
-
-def _parsed(text: bytes | None, root: Path) -> config.Config:
-    return config.parse_config(text.decode(), root / config.FILE) if text else config.Config()

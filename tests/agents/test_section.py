@@ -46,6 +46,15 @@ def test_agents_md_is_made_and_claude_md_is_not(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_it_begins_with_the_rule_to_the_letter(tmp_path: Path) -> None:
+    write_section(tmp_path)
+    assert (tmp_path / "AGENTS.md").read_text().splitlines()[1] == (
+        "Restart-safe workflow rule: On startup, check `memory/checkpoints/*.json` for unfinished workflows. "
+        "If found, acquire the resume lock, validate checkpoint schema/hash, and continue from the last completed "
+        "idempotent step."
+    )
+
+
 def test_an_older_section_is_replaced_where_it_stands(tmp_path: Path) -> None:
     path = tmp_path / "AGENTS.md"
     path.write_bytes(b"before\n\n" + BEGIN + b"\nold words\n" + END + b"\nafter\n")

@@ -11,6 +11,7 @@ import pytest
 from takeback.storage import stores
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import STORE
+from tests.world.settings import write
 
 from .conftest import Call
 
@@ -78,12 +79,14 @@ def test_another_folder_reads_what_is_in_the_store_without_having_written(
     call: Call, folder: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = f'[store]\nstore = "${STORE}"\nworkspace = "{tmp_path.name}"\n'
-    (folder / "takeback.toml").write_text(settings)
+    write(folder, settings)
     assert call("save", "first").code == 0
     other = tmp_path / "other"
     other.mkdir()
     assert call("-C", str(other), "log").code == 2, "nothing names a store there"
     (other / "takeback.toml").write_text(settings)
+    assert call("-C", str(other), "log").code == 2, "nobody has accepted it"
+    assert "sits in" in call("-C", str(other), "init", "--accept-config").said
     told = call("-C", str(other), "log")
     assert (told.code, 'checkpoint "first"' in told.stdout) == (0, True), told.said
     assert call("-C", str(other), "outbox", "worker", "--once").code == 0
@@ -95,7 +98,7 @@ def test_a_store_that_let_nobody_in_does_not_become_this_machine(
     call: Call, folder: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever looks in between: the history is begun where takeback.toml says, or not at all."""
-    (folder / "takeback.toml").write_text(f'[store]\nstore = "$WAY"\nworkspace = "{tmp_path.name}"\n')
+    write(folder, f'[store]\nstore = "$WAY"\nworkspace = "{tmp_path.name}"\n')
     monkeypatch.setenv("WAY", "postgresql://me@127.0.0.1:1/shop")
     assert call("save", "first").code == 4
     for words in (("store", "show"), ("log",), ("status",), ("store", "copy", "--to", "local")):

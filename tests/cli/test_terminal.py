@@ -88,7 +88,7 @@ def told(world: Workspace, *words: str) -> tuple[set[str], str]:
 
 
 def test_everything_long_tells_how_far_it_is_and_leaves_no_trace(changed: Workspace) -> None:
-    changed.human("takeback.toml", "[store]\nkeep-checkpoints = 1\n")
+    changed.configure("[store]\nkeep-checkpoints = 1\n")
     changed.agent("echo x > made")
     expected: dict[tuple[str, ...], set[str]] = {
         ("save",): set(),

@@ -10,6 +10,7 @@ import pytest
 from takeback.engine.prune import DAY_US, Limits, prune
 from takeback.errors import ConflictError, TakebackError
 from takeback.opening import open_workspace
+from tests.world.settings import write
 
 from .conftest import Desk
 
@@ -20,7 +21,7 @@ def watching() -> bool:
 
 
 def settings(desk: Desk, text: str) -> None:
-    desk.human("takeback.toml", f"[store]\n{text}\n")
+    write(desk.root, f"[store]\n{text}\n", desk.tb.state.parent.parent)
     desk.reopen()
 
 

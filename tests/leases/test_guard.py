@@ -17,7 +17,7 @@ from takeback.errors import RefusedError
 from takeback.opening import open_workspace
 from takeback.workspace import Workspace
 from tests.agents.driving import Agent
-from tests.world import cli
+from tests.world import cli, settings
 from tests.world.cli import Result
 
 WARN = '[locks]\non-foreign = "warn"\n'
@@ -61,7 +61,7 @@ def test_what_wrote_there_all_the_same_is_told(tb: Workspace) -> None:
 
 
 def test_by_the_settings_it_is_only_said(tb: Workspace, root: Path) -> None:
-    (root / "takeback.toml").write_text(WARN)
+    settings.write(root, WARN)
     done = takeback(tb, "run", "--", "touch", "src/new.py")
     assert done.code == 0
     assert f"takeback: {root}/src/new.py is locked by r999 (ann)" in done.stderr
@@ -88,7 +88,7 @@ def test_a_call_is_refused(tb: Workspace, root: Path) -> None:
 
 
 def test_or_begun_with_a_warning(tb: Workspace, root: Path) -> None:
-    (root / "takeback.toml").write_text(WARN)
+    settings.write(root, WARN)
     with open_workspace(root, watching=False) as again:
         found = begun(again, "1", "Write", {"file_path": str(root / "src/a.py"), "content": "x"})
         assert isinstance(found, Action) and "is locked by r999 (ann)" in found.warning
@@ -136,7 +136,7 @@ def test_a_call_of_a_program_is_refused_before_it_is_made(tb: Workspace, root: P
 
 
 def test_or_made_with_a_warning(tb: Workspace, root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (root / "takeback.toml").write_text(WARN)
+    settings.write(root, WARN)
     with open_workspace(root, watching=False) as again, again.run("program") as run:
         run.call(write, str(root / "src/a.py"), "mine")
     assert "is locked by r999 (ann)" in caplog.text

@@ -25,6 +25,7 @@ from takeback.storage.postgres.journal import PostgresJournal
 from takeback.storage.sqlite import SqliteJournal
 from takeback.workspace import Workspace
 from tests.runs import kill
+from tests.world.settings import write
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 ROUNDS = 1000
@@ -88,7 +89,7 @@ def hold(folder: Path, ttl_s: float) -> None:
 
 def prepared(folder: Path, settings: str = "") -> Path:
     (folder / "work").mkdir()
-    (folder / "work/takeback.toml").write_text(settings)
+    write(folder / "work", settings, folder / "state")
     return folder
 
 

@@ -15,6 +15,7 @@ from takeback.opening import open_workspace
 from tests.outbox import tools
 from tests.outbox.conftest import QUICK
 from tests.runs.kill import killed_at, places, run
+from tests.world.settings import write
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 TEXTS = ["a", "b", "c"]
@@ -27,7 +28,7 @@ class Failure(Exception):
 
 def prepared(folder: Path, settings: str) -> Path:
     (folder / "work").mkdir(parents=True)
-    (folder / "work/takeback.toml").write_text(settings)
+    write(folder / "work", settings, folder / "state")
     os.environ[tools.WORLD] = str(folder / "world")
     return folder
 

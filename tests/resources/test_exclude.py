@@ -13,6 +13,7 @@ from takeback.core.rollback import Verdict
 from takeback.opening import open_workspace
 from takeback.resources.files.exclude import excluder
 from takeback.workspace import Workspace
+from tests.world.settings import write
 
 # A pattern, what it leaves out, and what it does not.
 PATTERNS = [
@@ -75,7 +76,7 @@ class Project:
         """Another process, which finds these patterns in takeback.toml."""
         self.close()
         listed = ", ".join(f'"{pattern}"' for pattern in patterns)
-        (self.root / "takeback.toml").write_text(f"[files]\nexclude = [{listed}]\n")
+        write(self.root, f"[files]\nexclude = [{listed}]\n", self.home)
         self.tb = open_workspace(self.root, home=self.home, watching=False)
         return self.tb
 

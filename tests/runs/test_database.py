@@ -17,6 +17,7 @@ from takeback.errors import ConflictError, UsageError
 from takeback.opening import open_workspace
 from tests.runs import kill
 from tests.runs.scene import Scene
+from tests.world.settings import write
 
 COUNT = "SELECT count(*) FROM orders"
 
@@ -114,7 +115,7 @@ def test_one_outside_the_workspace(scene: Scene, tmp_path: Path) -> None:
 
 def test_one_that_is_excluded(scene: Scene) -> None:
     """Whatever else is left out: what a run writes to, by its name, is taken back with it."""
-    (scene.root / "takeback.toml").write_text('[files]\nexclude = ["cache/"]\n')
+    write(scene.root, '[files]\nexclude = ["cache/"]\n')
     (scene.root / "cache").mkdir()
     path = made(scene.root / "cache" / "app.db")
     with closing(sqlite3.connect(path)) as db:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from takeback.errors import UsageError
-from takeback.workflows import monitor as module
+from takeback.workflows import lines
 from takeback.workflows.checkpoints import Checkpoints
 from takeback.workflows.monitor import LOG, Monitor
 from takeback.workflows.notify import check_notifier, send, shown
@@ -110,7 +110,7 @@ def test_who_could_not_be_reached_is_tried_again_and_others_are_left_in_peace(wo
 
 
 def test_the_log_is_private_and_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOG_BYTES_MAX", 300)
+    monkeypatch.setattr(lines, "LOG_BYTES_MAX", 300)
     for _ in range(60):
         world.monitor.run()
     logs = sorted(path.name for path in world.state.glob(f"{LOG}*"))

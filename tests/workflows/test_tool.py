@@ -31,8 +31,10 @@ def test_a_workflow_from_start_to_done(tmp_path: Path) -> None:
     went_on = record(run(tmp_path, "update", "--workflow", "w1", "--complete", "one", "--step", "two"))
     assert (went_on["completedSteps"], went_on["currentStep"]) == (["one"], "two")
     assert record(run(tmp_path, "resume")) == went_on
+    run(tmp_path, "update", "--workflow", "w1", "--complete", "two", "--step", "three")
     done = record(run(tmp_path, "complete", "--workflow", "w1"))
-    assert (done["status"], done["completedSteps"], done["remainingSteps"]) == ("done", ["one"], [])
+    assert (done["status"], done["completedSteps"]) == ("done", ["one", "two", "three"])
+    assert done["remainingSteps"] == []
     assert read(tmp_path, "w1") == done, "the file stays until it is pruned"
     assert run(tmp_path, "resume").stdout == "NO_CHECKPOINT\n"
 
@@ -87,8 +89,10 @@ def test_what_stood_in_a_file_before_does_not_keep_it_from_being_completed(tmp_p
         before = place(tmp_path, "w1").read_bytes()
         done = run(tmp_path, "update", "--workflow", "w1", *words, code=3 if hush in words[1] else 2)
         assert "nothing was written" in done.stderr and place(tmp_path, "w1").read_bytes() == before
-    run(tmp_path, "complete", "--workflow", "w1")
-    assert read(tmp_path, "w1")["status"] == "done"
+    refused = run(tmp_path, "complete", "--workflow", "w1", code=3)
+    assert "and 1,090 more" in refused.stderr and len(refused.stderr) < 500
+    run(tmp_path, "complete", "--workflow", "w1", "--force")
+    assert (read(tmp_path, "w1")["status"], len(read(tmp_path, "w1")["remainingSteps"])) == ("done", 1_100)
 
 
 def test_the_name_of_the_schema_is_no_id(tmp_path: Path) -> None:

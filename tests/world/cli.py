@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import settings
 from .forking import Nursery
 from .picture import Picture, differences, picture
 
@@ -112,6 +113,10 @@ class Workspace:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode() if isinstance(text, str) else text)
 
+    def configure(self, text: str) -> None:
+        """The human writes takeback.toml, and accepts what stands there."""
+        settings.write(self.root, text, self.home)
+
     def agent(self, script: str, *, name: str = "agent", code: int = 0) -> Result:
         """The agent runs a shell script as one recorded action."""
         done = self.run("run", "--name", name, "--", "sh", "-c", script)
@@ -144,7 +149,8 @@ class Workspace:
         done = self.do("undo", "--json", *args, code=code)
         if code == 0 and "--preview" not in args:
             report = done.json
-            assert report["verdict"] in ("clean", "nothing"), report
+            assert report["verdict"] in ("clean", "unknown", "nothing"), report
+            assert (report["verdict"] == "unknown") == bool(report["unknown"]), report
             assert all(item["verified"] for item in report["items"]), report
         return done
 

@@ -188,7 +188,7 @@ def test_what_was_just_tried_is_not_offered_again(world: Workspace) -> None:
 def test_a_restore_that_stops_offers_no_option_that_it_does_not_have(world: Workspace) -> None:
     world.human("data.csv", "old")
     checkpoint = world.save()
-    world.human("takeback.toml", '[files]\nexclude = ["data.csv"]\n')
+    world.configure('[files]\nexclude = ["data.csv"]\n')
     said = world.do("restore", checkpoint, code=3).said
     assert "excluded now" in said and "--path" in said and "--on-conflict" not in said, said
 

@@ -64,7 +64,7 @@ class Scene:
 def scene(folder: Path) -> Iterator[Scene]:
     world = Workspace.at(folder)
     human = world.human
-    human("takeback.toml", "[store]\nkeep-checkpoints = 3\n")
+    world.configure("[store]\nkeep-checkpoints = 3\n")
     for name in (
         "edited",
         "deleted",

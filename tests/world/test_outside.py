@@ -198,7 +198,7 @@ def test_retention_keeps_what_an_undo_needs_and_names_what_it_let_go(beside: Bes
     beside.world.do("verify", "--deep")
     beside.undo()
     assert beside.read("other/deep/b.txt") == "b\n"
-    beside.world.human("takeback.toml", "[store]\nkeep-checkpoints = 1\n")
+    beside.world.configure("[store]\nkeep-checkpoints = 1\n")
     beside.agent("rm -rf ../other/deep")
     beside.agent("echo x > ~/.config/x")
     beside.world.do("gc")
@@ -236,7 +236,7 @@ def test_on_autopilot_what_cannot_be_captured_is_refused(beside: Beside) -> None
 
 
 def test_it_can_be_switched_off(beside: Beside) -> None:
-    beside.world.human("takeback.toml", "[outside]\ncapture = false\n")
+    beside.world.configure("[outside]\ncapture = false\n")
     done = beside.run("run", "--autopilot", "--", "sh", "-c", "rm ../other/a.txt")
     assert done.code == 0 and "takeback.toml says that nothing outside is" in done.stderr
     assert beside.undo("--preview").json["verdict"] == "nothing"

@@ -98,7 +98,7 @@ def test_opencode_9290_9601_14811_15977_codex_29388_the_store_stays_within_its_q
 ) -> None:
     """Also for somebody who never calls `save` or `gc`; and the last turn can still be taken back."""
     quota = 2_000_000
-    world.human("takeback.toml", f"[store]\nquota-bytes = {quota}\n")
+    world.configure(f"[store]\nquota-bytes = {quota}\n")
     world.human("../noise", torture.noise(20_000_000))
     sizes = []
     for turn in range(12):

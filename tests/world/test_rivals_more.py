@@ -170,7 +170,7 @@ def test_opencode_15416_many_checkpoints_of_one_line_stay_small(world: Workspace
 
 
 def test_opencode_17397_gc_never_needs_twice_the_space(world: Workspace) -> None:
-    world.human("takeback.toml", "[store]\nkeep-checkpoints = 2\n")
+    world.configure("[store]\nkeep-checkpoints = 2\n")
     for version in range(6):
         world.human("large.bin", torture.noise(3_000_000, seed=version))
         world.save(str(version))

@@ -17,6 +17,7 @@ from takeback import workspace
 from takeback.agents import tampering, telling
 from takeback.agents.dialects import dialect
 from takeback.agents.event import Decision, Do, Event, Kind
+from takeback.core.events import Effect
 from takeback.core.lifecycle import Life
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
@@ -55,7 +56,11 @@ class Following:
     def tell(self, event: Event) -> Decision:
         """Record what an event says, and decide what the agent is answered."""
         event = self._adopted(event)
+        is_new = event.kind in (Kind.PROMPT, Kind.BEGIN) and not self._is_open(event)
         decision = self._follow(event)
+        if is_new and (gone := self._workspace.lost):
+            said = "\n".join(filter(None, (decision.warning, f"Takeback: {gone}. {gone.hint}")))
+            decision = msgspec.structs.replace(decision, warning=said)
         if self._speech.can_tell(event):
             news = telling.news(self._workspace, _key(self._agent, event), event)
             decision = msgspec.structs.replace(decision, context=news)
@@ -125,19 +130,23 @@ class Following:
             event.tool,
             event.args,
             call_id=self._call_id(session, event),
-            effect="none" if event.delegates or event.reads else "",
+            effect=_effect(event),
             ref=ALONE if event.alone else "",
             volatile=VOLATILE if event.command else (),
             asking=self._speech.can_ask(event),
             paths=event.paths,
         )
         if isinstance(begun, Denied):
-            return Decision(do=Do.DENY, reason=str(begun))
+            reason = f"{begun.name} was refused: {begun.reason} (rule {begun.rule})."
+            return Decision(do=Do.DENY, reason=reason, warning=_always(begun.how))
         if isinstance(begun, Ask):
             how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
-            return Decision(do=Do.ASK, reason=f"{begun.name} waits for a human: {begun.reason}.", how=how)
+            reason = f"{begun.name} waits for a human: {begun.reason}."
+            return Decision(do=Do.ASK, reason=reason, how=how, warning=_always(begun.always))
         if begun.asked:
-            return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}", warning=begun.warning)
+            # The client shows a question to its human alone, and a warning too.
+            warning = "\n".join(filter(None, (begun.warning, _always(begun.how))))
+            return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}", warning=warning)
         return Decision(warning=begun.warning)
 
     def _gate(self, event: Event) -> Decision:
@@ -292,12 +301,24 @@ def is_of(actor: str, subagent: str) -> bool:
     return actor.endswith(f":{subagent}") if subagent else ":" not in actor
 
 
+def _effect(event: Event) -> Effect:
+    """What a tool of an agent does. A command is judged by its words; what others bring along may do anything."""
+    if event.delegates or event.reads:
+        return Effect.NONE
+    return Effect.RESTORABLE if event.command or event.edits else Effect.UNKNOWN
+
+
 def _key(agent: str, event: Event) -> str:
     return f"{agent}:{event.session}"
 
 
 def _key_of(recorded: Recorded) -> str:
     return str(getattr(recorded.began, "key", ""))
+
+
+def _always(how: str) -> str:
+    """What a human is told who wants to be asked no more. A model is not: it might write it by itself."""
+    return f"To allow it always here: {how}." if how else ""
 
 
 def _title(text: str) -> str:

@@ -33,9 +33,11 @@ class Session(msgspec.Struct):
     def workspace(self) -> Workspace:
         """The protected workspace that is meant, or an error that says how to protect it."""
         # What opens files is loaded when it is used: `takeback --version` and `--help` need none of it.
-        from takeback.opening import find_workspace, join_workspace
+        from takeback.opening import find_workspace, join_workspace, lost_at
 
         found = find_workspace(".", progress=self.progress) or join_workspace(".", progress=self.progress)
+        if found is None and (gone := lost_at(".")):
+            raise gone.error
         if found is None:
             raise UsageError(
                 f"{os.getcwd()} is not protected yet, so nothing is recorded",
@@ -46,15 +48,29 @@ class Session(msgspec.Struct):
         find_modules_at(found.root)
         return found
 
-    def protect(self, *, allow_home: bool = False) -> Workspace:
-        """The workspace that is meant; one that is not protected yet is from now on."""
+    def protect(
+        self, *, allow_home: bool = False, asking: bool = False, accept_config: bool = False
+    ) -> Workspace:
+        """The workspace that is meant; one that is not protected yet is from now on.
+
+        With `asking` a human on a terminal is asked about settings that need one; `accept_config` is their answer.
+        """
+        from takeback.cli import consent
+        from takeback.journals import is_begun
         from takeback.opening import find_root, open_workspace
         from takeback.storage.registry import Registry
 
-        root = find_root(".", Registry(config.state_home()))
+        registry = Registry(config.state_home())
+        root = find_root(".", registry)
+        state = registry.state_of(root if registry.knows(root) else registry.moved(root) or root)
+        is_new = not is_begun(state)
+        if is_new and (asking or accept_config):
+            consent.before_opening(root, state, accept=accept_config)
         workspace = open_workspace(root, watching=False, progress=self.progress, allow_home=allow_home)
         self.opened.append(workspace)
         find_modules_at(workspace.root)
+        if not is_new and (asking or accept_config):
+            consent.after_opening(workspace, accept=accept_config)
         return workspace
 
     def data(self, value: Any) -> None:

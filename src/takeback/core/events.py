@@ -14,20 +14,22 @@ from takeback.core import event_base, ids, intents, seats
 from takeback.core.change import Change, Target
 from takeback.core.event_base import Base as _Base
 
-EVENTS_VERSION = 5
+EVENTS_VERSION = 6
 
 Mark = event_base.Mark
 """Where a resource stood at one moment."""
 
 
 class Effect(StrEnum):
-    """How an action can be taken back. Never guessed as safe: unknown means capture or gate."""
+    """How an action can be taken back, in the order of care. Never guessed as safe."""
 
     NONE = "none"
     RESTORABLE = "restorable"
     TRANSACTIONAL = "transactional"
     COMPENSABLE = "compensable"
     DEFERRED = "deferred"
+    UNKNOWN = "unknown"
+    """Nobody declared it, or its words do not tell. What it changed where we look is captured and taken back."""
     IRREVERSIBLE = "irreversible"
 
 
@@ -303,12 +305,14 @@ class ChangesSeen(_Base, frozen=True, tag="changes-seen"):
 
 
 class ConfigAccepted(_Base, frozen=True, tag="config-accepted"):
-    """A human has accepted the settings file that an action wrote."""
+    """A human has accepted a settings file: as an action wrote it, or what in it has to be accepted by a human."""
 
     version: str
     actor: str = ""
     path: str = "takeback.toml"
     """Which file. Since version 4; before that there was but one."""
+    settings: tuple[str, ...] = ()
+    """What in it had to be accepted, each as it was shown. Since version 6."""
 
 
 class Item(_Base, frozen=True, tag=False):

@@ -52,6 +52,8 @@ class History:
         self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
         self._keepers: set[tuple[str, Target]] = set()
         self._unsettled: set[tuple[str, Target, int]] = set()
+        self._beside: set[str] = set()
+        self._accepted_at: dict[str, int] = {}
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -129,16 +131,33 @@ class History:
         standing = [r for r in self._settlers.get(key, ()) if not self.taken_back(r, target, 0)]
         return bool(standing) and self._keepers.issuperset((rollback, target) for rollback in standing)
 
-    def untrusted_since(self, target: Target) -> Entry | None:
-        """The change with which actions began to write a target that no human has written or accepted since."""
+    def untrusted_since(self, target: Target, *, beside: bool = False) -> Entry | None:
+        """The change with which actions began to write a target that no human has written or accepted since.
+
+        With `beside`, what changed outside any action counts too where an agent's session was open: it may be the
+        agent's, by way of something that it left behind.
+        """
         untrusted = None
         for entry in reversed(self.timeline(target)):
-            if untrusted is None and entry.change.after.id == self.accepted.get(target.name):
+            if untrusted is None and self._is_accepted(entry):
                 return None
-            if not self.actions[entry.action].is_tool or self.taken_back(entry.action, target, entry.seq):
+            action = self.actions[entry.action]
+            is_agents = action.is_tool and not action.is_own
+            doubted = is_agents or (beside and entry.action in self._beside)
+            if not doubted or self.taken_back(entry.action, target, entry.seq):
                 break
             untrusted = entry
         return untrusted
+
+    def _is_accepted(self, entry: Entry) -> bool:
+        """Whether a human accepted exactly this, after it was written: not what was accepted once and came back."""
+        name = entry.target.name
+        return entry.change.after.id == self.accepted.get(name) and entry.seq < self._accepted_at[name]
+
+    @property
+    def is_in_session(self) -> bool:
+        """Whether an agent that is followed by its hooks is at work, or between two calls."""
+        return any(run.began.detached for run in self._open_runs.values())
 
     def settled_by(self, rollback: str) -> list[Target]:
         """The targets that a rollback dealt with and that have not been brought back since."""
@@ -217,6 +236,8 @@ class History:
             if isinstance(event, e.ActionBegan):
                 self._place(run, action.id, event)
         if isinstance(event, e.DriftSeen):
+            if self.is_in_session:
+                self._beside.add(action.id)
             action.life = Life.DONE
             self._finish(record, action, event.changes)
 
@@ -340,8 +361,9 @@ class History:
     def _nothing(self, _record: Record, _event: e.Event) -> None:
         """It is told for the reader of the log alone."""
 
-    def _config_accepted(self, _record: Record, event: e.ConfigAccepted) -> None:
+    def _config_accepted(self, record: Record, event: e.ConfigAccepted) -> None:
         self.accepted[event.path] = event.version
+        self._accepted_at[event.path] = record.seq
 
     def _finish(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
         action.ended_us = record.at_us

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -28,11 +28,32 @@ from takeback.core.rules import (
 )
 
 FILE = "takeback.toml"
+ALLOWED = "commands.allow"
+"""The rule by which a human has allowed a command by its words, on autopilot too."""
 _SEVERITY = list(Do)
 
 
-Foresee = Callable[[str | Sequence[str]], str]
-"""Why a command cannot be taken back, in words: a line of shell, or a program with its arguments."""
+class Foreseen(msgspec.Struct, frozen=True):
+    """What is known of a command before it runs."""
+
+    effect: Effect = Effect.NONE
+    why: str = ""
+    """Why it cannot be taken back, or is unknown, in words."""
+
+
+Foresee = Callable[[str | Sequence[str]], Foreseen]
+"""Judges a command: a line of shell, or a program with its arguments."""
+
+
+@runtime_checkable
+class KnowsCommands(Protocol):
+    """Looks at each command of a line by itself."""
+
+    def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
+        """Whether all of it that cannot be taken back is named by these patterns."""
+
+    def pattern(self, command: str | Sequence[str]) -> str:
+        """A pattern that would permit the first of it that cannot be taken back; empty where there is none."""
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -83,6 +104,8 @@ class Use(msgspec.Struct, frozen=True):
     """Why its effect is more than what it says of itself: a command that it is given."""
     uncaptured: str = ""
     """The same for a path that it names."""
+    undeclared: bool = False
+    """Nobody has said what it does, and on autopilot nobody would see it."""
 
 
 def judge_call(
@@ -94,12 +117,15 @@ def judge_call(
     *,
     earlier: int = 0,
     uncaptured: str = "",
+    undeclared: bool = False,
 ) -> Decision:
     """Whether this call may run. `earlier` is how often the run has called this tool already.
 
     Positional arguments have to be given their names first: a path is known by the name of its argument.
+    With `undeclared` nobody has said what it does, and nobody watches.
     """
-    found = list(_findings(rules, Use(name, effect, uncaptured=uncaptured), args, ground, earlier))
+    use = Use(name, effect, uncaptured=uncaptured, undeclared=undeclared)
+    found = list(_findings(rules, use, args, ground, earlier))
     return max(found, key=lambda decision: _SEVERITY.index(decision.do), default=Decision())
 
 
@@ -112,7 +138,8 @@ def check_plan(
     be asked, so what would have to be asked is broken too.
     """
     refused = (Do.DENY, Do.ASK) if autopilot else (Do.DENY,)
-    return [broken for do, broken in _judged(plan, rules, use_of, ground) if do in refused]
+    judged = _judged(plan, rules, use_of, ground, autopilot=autopilot)
+    return [broken for do, broken in judged if do in refused]
 
 
 def questions(plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground) -> list[Broken]:
@@ -121,7 +148,7 @@ def questions(plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: G
 
 
 def _judged(
-    plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground
+    plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground, *, autopilot: bool = False
 ) -> Iterator[tuple[Do, Broken]]:
     most, rules = rules.limits.steps, for_plans(rules)
     if most and len(plan.steps) > most:
@@ -130,6 +157,8 @@ def _judged(
     called: dict[str, int] = {}
     for step in in_order(plan):
         use = use_of(step)
+        if use.undeclared and not autopilot:
+            use = msgspec.structs.replace(use, undeclared=False)
         earlier = called.get(use.name, 0)
         called[use.name] = earlier + 1
         for found in _findings(rules, use, known_part(step.args), ground, earlier):
@@ -143,7 +172,7 @@ def _findings(
     use = foreseen(use, args, rules.commands, ground)
     for name in dict.fromkeys([use.name, use.also or use.name]):
         yield from _by_tool(rules.tools, name, ground)
-    yield from _by_effect(rules.effects, use)
+    yield from _by_effect_of(rules, use, args, ground)
     if rules.paths is not None:
         for argument, path in meaning.named_paths(args, rules.paths.arguments):
             yield from _by_path(rules.paths, argument, path, ground)
@@ -176,16 +205,45 @@ def _matching(patterns: Sequence[str], names: Sequence[str]) -> str:
     return ""
 
 
+def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: Ground) -> Iterator[Decision]:
+    """What its effect says, unless it is a command's, and that is among those that are allowed."""
+    knows: object = ground.foresee
+    if not isinstance(knows, KnowsCommands) or not use.because or use.effect is not Effect.IRREVERSIBLE:
+        yield from _by_effect(rules.effects, use)
+        return
+    patterns, commands = rules.commands.allow, list(commands_in(args, rules.commands.arguments))
+    named = bool(use.uncaptured) and any(True for _ in paths_in(args))
+    if patterns and commands and not named and all(knows.permits(command, patterns) for command in commands):
+        yield Decision(Do.ALLOW, ALLOWED, "this command is among those that are allowed")
+        return
+    pattern = next(filter(None, map(knows.pattern, commands)), "")
+    for found in _by_effect(rules.effects, use):
+        how = _add(pattern, "allow", "commands") if pattern else found.how
+        yield msgspec.structs.replace(found, how=how)
+
+
 def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
     name, effect = use.name, use.effect
-    do: Do = getattr(rules, effect)
-    if do is not Do.ALLOW:
+    do: Do | None = getattr(rules, effect)
+    how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
+    if do is None and use.undeclared:
+        why = "its effect is unknown: nobody declared it, and on autopilot nobody would see what it does"
+        yield Decision(Do.DENY, "autopilot", why, f"{_declare(name)}; or {how}")
+    elif do in (Do.ASK, Do.DENY):
         why = "effects of this kind are denied" if do is Do.DENY else "a human has to approve it"
-        how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
         # It is not the shell that is irreversible, but what it is to run.
         what = f"this command is {effect} ({use.because})" if use.because else f"{name} is {effect}"
         what += f" ({use.uncaptured})" if use.uncaptured and not use.because else ""
         yield Decision(do, f"effects.{effect}", f"{what}: {why}", how)
+
+
+def _declare(name: str) -> str:
+    """How whoever calls a function says what it does, also where it is one of a library."""
+    short = name.rpartition(":")[2]
+    return (
+        f'declare it: run.call({short}, …, effect="…") or takeback.action(effect="…")({short}), '
+        f"with one of {Effect.NONE}, {Effect.RESTORABLE} and {Effect.IRREVERSIBLE}"
+    )
 
 
 # Paths
@@ -272,20 +330,22 @@ _WORD_START = r"(?:^|(?<=[\s;&|(){}/`$=]))"
 _WORD_END = r"(?=$|[\s;&|(){}`<>])"
 
 
-FORESEEN = frozenset({Effect.NONE, Effect.RESTORABLE, Effect.IRREVERSIBLE})
-"""Effects that a command among the arguments may make worse."""
+FORESEEN = (Effect.NONE, Effect.RESTORABLE, Effect.UNKNOWN, Effect.IRREVERSIBLE)
+"""Effects that a command among the arguments may make worse, in the order of care."""
 
 
 def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: Ground) -> Use:
-    """The use of a tool, as irreversible where a command among its arguments is known to be.
+    """The use of a tool, with the effect of a command among its arguments where that is worse.
 
     A tool that declares how it is taken back has thought of it: then its own word counts.
     """
     if ground.foresee is None or use.effect not in FORESEEN:
         return use
     for command in commands_in(args, rules.arguments):
-        if why := ground.foresee(command):
-            return msgspec.structs.replace(use, effect=Effect.IRREVERSIBLE, because=why)
+        found = ground.foresee(command)
+        worse = FORESEEN.index(found.effect) - FORESEEN.index(use.effect)
+        if found.why and (worse > 0 or (worse == 0 and not use.because)):
+            use = msgspec.structs.replace(use, effect=found.effect, because=found.why)
     return use
 
 
@@ -318,13 +378,19 @@ def _by_argument(args: Mapping[str, Any], more: Sequence[str]) -> dict[str, list
     return seen
 
 
-def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[Decision]:
+def fits(pattern: str, command: str, *, begins: bool = False) -> bool:
+    """Whether a pattern of the rules means a command: somewhere in it, or where it `begins`."""
     # Quotes and backslashes make no other command of it: r\m, 'rm' and sh -c "rm …" are all rm.
     plain = " ".join(re.sub(r"[\"'\\]", "", command).split())
+    body = ".*".join(map(re.escape, " ".join(pattern.split()).split("*")))
+    start = "^" if begins else _WORD_START
+    return re.search(start + body + _WORD_END, plain) is not None
+
+
+def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[Decision]:
     for do, patterns in ((Do.DENY, rules.deny), (Do.ASK, rules.ask)):
         for pattern in patterns:
-            body = ".*".join(map(re.escape, " ".join(pattern.split()).split("*")))
-            if re.search(_WORD_START + body + _WORD_END, plain):
+            if fits(pattern, command):
                 why = "denied" if do is Do.DENY else "to be asked for"
                 how = _take_out(pattern, str(do), "commands")
                 yield Decision(

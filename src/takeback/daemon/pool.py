@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from takeback import config
+from takeback import config, witnessing
 from takeback.errors import ConflictError, RunBusy, TakebackError, UsageError
 from takeback.journals import JOURNAL
-from takeback.storage import stores
+from takeback.storage import acceptance, stores
+from takeback.storage.witness import Witness
 from takeback.trusted import CONFIG
 from takeback.workspace import Workspace
 
@@ -33,6 +34,7 @@ class Warm:
         self.stand: Stand = ((), None, 0)
         self.failed: BaseException | None = None
         self.used_s = 0.0
+        self.witness: Witness | None = None
 
     @property
     def is_current(self) -> bool:
@@ -109,7 +111,10 @@ class Pool:
     def _warm_up(self, root: Path, warm: Warm) -> None:
         try:
             warm.close()
+            if warm.witness:
+                witnessing.recall(warm.witness)  # what was open here before is missed, whoever removed it
             workspace = warm.workspace = self._opened(root)
+            warm.witness = witnessing.known_of(workspace.state)
             with workspace.lock.held():
                 workspace.tracker.marks()
             warm.stand = stand_of(workspace)
@@ -171,7 +176,7 @@ class Pool:
 def stand_of(workspace: Workspace) -> Stand:
     """What an open workspace rests on: these very folders, this journal, these settings, accepted or not."""
     history = workspace.ledger.history
-    untrusted = history.untrusted_since(CONFIG)
+    untrusted = history.untrusted_since(CONFIG, beside=True)
     return (places_of(workspace), history.accepted.get(config.FILE), untrusted.seq if untrusted else 0)
 
 
@@ -180,6 +185,7 @@ def places_of(workspace: Workspace) -> tuple[tuple[int, ...], ...]:
         _number(workspace.root),
         _number(workspace.state / JOURNAL),
         _number(workspace.state / stores.FILE),
+        _number(workspace.state / acceptance.FILE),
         _number(workspace.root / config.FILE, content=True),
     )
 

@@ -20,7 +20,7 @@ from takeback.core.values import plain, said, view
 from takeback.engine import actions
 from takeback.engine.actions import Declared, Function
 from takeback.engine.calls import Seen
-from takeback.engine.gate import Ruling, verdict
+from takeback.engine.gate import Gate, Ruling, verdict
 from takeback.engine.recorder import Parts, Recorder, Wanted
 from takeback.engine.replanning import seconds_of, text_of
 from takeback.errors import UsageError
@@ -46,7 +46,9 @@ class Place(msgspec.Struct, frozen=True):
 class Action:
     """An action that was begun. Whoever knows its run and its call_id can end it."""
 
-    def __init__(self, recorder: Recorder, recorded: Recorded, asked: str = "", warning: str = "") -> None:
+    def __init__(
+        self, recorder: Recorder, recorded: Recorded, asked: str = "", warning: str = "", how: str = ""
+    ) -> None:
         self._recorder = recorder
         self._recorded = recorded
         began = recorded.began
@@ -60,6 +62,8 @@ class Action:
         self.ref = began.ref
         self.asked = asked
         """Why a human has to be asked, where whoever began it said that they ask."""
+        self.how = how
+        """How whoever owns the rules could have it not asked about again. For a human, never for a model."""
         self.warning = warning
         """What its human should know although it was begun: that it writes what another one has locked."""
 
@@ -123,7 +127,7 @@ class Denied(msgspec.Struct, frozen=True):
     """The rule that says so, or the approval that was denied."""
     reason: str
     how: str = ""
-    """How whoever owns the rules could allow it."""
+    """How whoever owns the rules could allow it. For a human, never for a model."""
 
     def __str__(self) -> str:
         allow = f" To allow it: {self.how}." if self.how else ""
@@ -133,13 +137,15 @@ class Denied(msgspec.Struct, frozen=True):
 class Ask:
     """A human must allow it first; it was not begun. Begin it again with the same call_id, or wait."""
 
-    def __init__(self, seam: Seam, wanted: Wanted, approval: Approval) -> None:
+    def __init__(self, seam: Seam, wanted: Wanted, approval: Approval, always: str = "") -> None:
         self._seam = seam
         self._wanted = wanted
         self.approval = approval.id
         self.name = wanted.name
         self.reason = approval.asked.why
         self.how = f"takeback approve {approval.id}"
+        self.always = always
+        """How whoever owns the rules could have it not asked about again. For a human, never for a model."""
 
     def __str__(self) -> str:
         return f"{self.name} waits for your word: {self.how}"
@@ -179,12 +185,14 @@ class Seam:
 
         What changes until its end belongs to it. A call_id that was begun already gives the same action.
         `parent` is the call_id of an action inside which this one happens. `volatile` names arguments that do not
-        belong to the intent. With `asking` the caller asks the human itself, so what has to be asked is begun.
+        belong to the intent. Without an `effect` it is unknown. With `asking` the caller asks the human itself, so
+        what has to be asked is begun.
         `paths` are files that it is going to write, where its arguments do not tell: those outside the workspace
         are captured too.
         """
-        text_of("the name of an action", name)
-        if not text_of("the call_id of an action", call_id):
+        name, call_id = text_of("the name of an action", name), text_of("the call_id of an action", call_id)
+        actions.refuse_idle("handler", undo=undo, check=check)
+        if not call_id:
             raise UsageError(f"{name} has no call_id, so nobody could end it; it was not begun")
         declared = Declared(name, actions.effect_of(effect, undo), undo, check)
         given = plain(dict(args or {}), f"the arguments of {name}")
@@ -206,6 +214,7 @@ class Seam:
                 place.step,
                 place.parent,
                 looking=declared.effect is not e.Effect.NONE,
+                undeclared=not effect and undo is None,
                 apart=True,
                 actor=place.actor,
                 session=place.session,
@@ -252,20 +261,18 @@ class Seam:
                 return Action(recorder, known, self._still_asked(known, wanted))
             self._refuse_ended(recorder.run)
             locked = recorder.locked(wanted)
-            ruling = (
-                locked
-                if locked.do == "deny"
-                else gate.rule(
-                    wanted.tool, wanted.effect, wanted.named, wanted.key, uncaptured=wanted.uncaptured
-                )
-            )
+            ruling = locked if locked.do == "deny" else _rule(gate, wanted)
             passed: list[e.Event] = []
             if ruling.do == "ask" and asking:
                 _, id = recorder.begin(
                     msgspec.structs.replace(wanted, ref=f"{wanted.ref} {ASKED}".strip()), []
                 )
                 return Action(
-                    recorder, self._parts.tracker.ledger.history.actions[id], ruling.why, locked.why
+                    recorder,
+                    self._parts.tracker.ledger.history.actions[id],
+                    ruling.why,
+                    locked.why,
+                    ruling.how,
                 )
             if ruling.do == "ask":
                 approval = gate.ask(
@@ -279,7 +286,7 @@ class Seam:
                     wanted.key,
                 )
                 if approval.life is Life.OPEN:
-                    return Ask(self, wanted, approval)
+                    return Ask(self, wanted, approval, ruling.how)
                 ruling = verdict(approval) or Ruling()
                 passed = [e.ApprovalUsed(approval.id)]
             if ruling.do == "deny":
@@ -291,12 +298,7 @@ class Seam:
     def _still_asked(self, known: Recorded, wanted: Wanted) -> str:
         """Why an action that was begun already has to be asked about: whoever asks may not have heard it."""
         asked = known.life is Life.OPEN and ASKED in getattr(known.began, "ref", "").split()
-        gate = self._parts.gate
-        return (
-            gate.rule(wanted.tool, wanted.effect, wanted.named, wanted.key, uncaptured=wanted.uncaptured).why
-            if asked
-            else ""
-        )
+        return _rule(self._parts.gate, wanted).why if asked else ""
 
     def _refuse_ended(self, run: RecordedRun) -> None:
         if run.life is not Life.OPEN:
@@ -304,3 +306,14 @@ class Seam:
                 f"run {run.id} is {run.life}, so nothing can be begun in it; nothing was begun",
                 hint="begin another run",
             )
+
+
+def _rule(gate: Gate, wanted: Wanted) -> Ruling:
+    return gate.rule(
+        wanted.tool,
+        wanted.effect,
+        wanted.named,
+        wanted.key,
+        uncaptured=wanted.uncaptured,
+        undeclared=wanted.undeclared,
+    )

@@ -18,6 +18,7 @@ from takeback.workflows.disk import failed
 from takeback.workflows.guard import check
 from takeback.workflows.owners import (
     TOKEN_VARIABLE,
+    agent_here,
     decode_holder,
     describe,
     encode_holder,
@@ -33,9 +34,11 @@ from takeback.workflows.record import (
     advanced,
     encoded,
     is_expired,
+    is_over,
     is_unfinished,
     new_record,
     safe_name,
+    some,
 )
 
 GUARD = ".lock"
@@ -86,6 +89,35 @@ class Checkpoints:
         holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
 
+    def meant(self, owner_pid: int) -> str:
+        """The workflow that is meant where none is named: that of this session, or the only unfinished one."""
+        token = os.environ.get(TOKEN_VARIABLE, "")
+        found = [
+            e
+            for e in self.entries()
+            if e.record and is_unfinished(e.record) and not self.has_expired(e.record)
+        ]
+        holders = [self.holder(entry) for entry in found]
+        woken = [e for e, h in zip(found, holders, strict=True) if h and _is_for(h, None, token)]
+        mine = [e for e, h in zip(found, holders, strict=True) if h and _is_for(h, owner_pid, token)]
+        chosen = woken or mine or found
+        if not chosen:
+            raise UsageError(
+                f"there is no unfinished workflow in {self.root}; nothing was done",
+                hint="`list` shows what there is; `start` begins one",
+            )
+        if len(chosen) > 1:
+            raise UsageError(
+                f"several workflows are unfinished: {some(sorted(e.id for e in chosen))}; nothing was done",
+                hint="say which with --workflow",
+            )
+        if not mine and (holder := self.holder(chosen[0])):
+            raise RunBusy(
+                f"{chosen[0].id} is held by {in_words(holder)}; nothing was done",
+                hint=f"leave it to that process, or say --workflow {chosen[0].id} if you speak for it",
+            )
+        return chosen[0].id
+
     def has_expired(self, record: dict[str, Any]) -> bool:
         return is_expired(record, self._clock())
 
@@ -95,9 +127,9 @@ class Checkpoints:
         self,
         workflow: str,
         *,
-        agent: str,
-        step: str,
-        key: str,
+        agent: str | None = None,
+        step: str | None = None,
+        key: str | None = None,
         remaining: list[str] | None = None,
         handoff: str | None = None,
         notes: str = "",
@@ -108,19 +140,28 @@ class Checkpoints:
     ) -> dict[str, Any]:
         """Begin a workflow, or find it begun: the same id with the same key is the same workflow.
 
-        It is held for the owner, if there is one; RunBusy where another living process holds it.
+        It is held for the owner, if there is one; RunBusy where another living process holds it. The key is that of
+        the workflow itself if none is given, the agent is who works here, and the first of the steps is the first
+        that remains.
         """
+        agent = agent_here() if agent is None else agent
+        key, remaining = workflow if key is None else key, list(remaining or ())
+        if step is None and remaining:
+            step, *remaining = remaining
         safe_name(workflow, "the id of a workflow")
         safe_name(agent, "the name of an agent")
         if not step or not key:
-            raise UsageError("a workflow needs a step and an idempotency key; nothing was done")
+            raise UsageError(
+                "a workflow needs a step and an idempotency key; nothing was done",
+                hint="name its steps with --step or --remaining",
+            )
         now_s = self._clock()
         record = new_record(
             workflow,
             agent=agent,
             step=step,
             key=key,
-            remaining=list(remaining or ()),
+            remaining=remaining,
             handoff=handoff,
             notes=notes,
             ttl_days=ttl_days,
@@ -156,15 +197,25 @@ class Checkpoints:
         notes: str | None = None,
         owner_pid: int | None = None,
         token: str = "",
+        force: bool = False,
     ) -> dict[str, Any]:
-        """Write down how far it is, and renew the lease of whoever holds it."""
+        """Write down how far it is, and renew the lease of whoever holds it.
+
+        ConflictError where it is called done and steps were never done; `force` ends it all the same.
+        """
         self.get(workflow)  # where there is none, nothing is made either
         with self._alone():
             entry = self.get(workflow)
             assert entry.record is not None
             self._keep_hold(entry, owner_pid, token)
             after = advanced(
-                entry.record, complete=complete, step=step, status=status, notes=notes, now_s=self._clock()
+                entry.record,
+                complete=complete,
+                step=step,
+                status=status,
+                notes=notes,
+                now_s=self._clock(),
+                force=force,
             )
             if after is not entry.record:
                 entry.folder.write(entry.name, encoded(check(after, entry.record)))
@@ -172,12 +223,17 @@ class Checkpoints:
                 entry.folder.remove(entry.id + GUARD)
         return after
 
-    def complete(self, workflow: str, *, owner_pid: int | None = None, token: str = "") -> dict[str, Any]:
-        """It is done. The file stays until it has expired and is pruned; the lock is released."""
+    def complete(
+        self, workflow: str, *, owner_pid: int | None = None, token: str = "", force: bool = False
+    ) -> dict[str, Any]:
+        """It is done. The file stays until it has expired and is pruned; the lock is released.
+
+        The last step is done with it. Other steps that were never done stay in the file, if `force` is given.
+        """
         record = self.get(workflow).record
         if record and record["status"] == "done":
             return record
-        return self.update(workflow, status="done", owner_pid=owner_pid, token=token)
+        return self.update(workflow, status="done", owner_pid=owner_pid, token=token, force=force)
 
     def resume(
         self,
@@ -237,8 +293,10 @@ class Checkpoints:
                 raise LeaseLost(f"{workflow} is no longer held here; nothing was changed")
             self._hold(entry, pid, holder)
 
-    def prune(self, *, dry_run: bool = False) -> list[tuple[str, str]]:
+    def prune(self, *, dry_run: bool = False, keep_days: float | None = None) -> list[tuple[str, str]]:
         """Clean up what has expired and is held by nobody. Says what was done to each: removed, or set aside.
+
+        With `keep_days`, what has been finished or expired for longer than that.
 
         Unfinished work is set aside for 30 days more before it goes: a clock that runs ahead for a day must not
         cost anybody their work. What cannot be read is never touched.
@@ -246,16 +304,16 @@ class Checkpoints:
         if not self._places.folders():
             return []
         if dry_run:
-            return list(self._prune(dry_run=True))
+            return list(self._prune(keep_days, dry_run=True))
         with self._alone():
-            return list(self._prune(dry_run=False))
+            return list(self._prune(keep_days, dry_run=False))
 
     # How
 
-    def _prune(self, *, dry_run: bool) -> Iterator[tuple[str, str]]:
+    def _prune(self, keep_days: float | None, *, dry_run: bool) -> Iterator[tuple[str, str]]:
         now_s = self._clock()
         for entry in self.entries():
-            if entry.record is None or not is_expired(entry.record, now_s) or self.holder(entry):
+            if entry.record is None or not is_over(entry.record, now_s, keep_days) or self.holder(entry):
                 continue
             unfinished = is_unfinished(entry.record)
             if not dry_run and unfinished:

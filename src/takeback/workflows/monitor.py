@@ -1,4 +1,4 @@
-"""Watching without a model: one look, and an alert for each stale state, once.
+"""Watching without a model: one look, an alert for each stale state, once, and what is long over is cleaned up.
 
 What was told to whom stands in a file, written after each delivery. So a notifier that fails is tried again at
 the next look, and one that was reached is left in peace until the workflow moves and is stale again.
@@ -7,7 +7,6 @@ the next look, and one that was reached is left in peace until the workflow move
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +15,12 @@ from typing import Any
 from takeback.errors import BackendError, CorruptionError
 from takeback.workflows.checkpoints import Checkpoints
 from takeback.workflows.disk import Folder
+from takeback.workflows.lines import log_line
 from takeback.workflows.notify import send, shown
-from takeback.workflows.record import iso
 from takeback.workflows.stale import report_lines, stale
 
 SETTINGS, TOLD, LOG, GUARD = "settings.json", "told.json", "monitor.log", ".lock"
-LOG_BYTES_MAX = 1_000_000
-LOGS_KEPT = 5
+KEEP_DAYS = 7.0
 
 
 class Monitor:
@@ -35,7 +33,13 @@ class Monitor:
 
     def settings(self) -> dict[str, Any]:
         found = self._read(SETTINGS)
-        return {"staleMin": 10.0, "everyMin": 10, "notify": [], "scheduler": ""} | found
+        return {
+            "staleMin": 10.0,
+            "everyMin": 10,
+            "notify": [],
+            "scheduler": "",
+            "keepDays": KEEP_DAYS,
+        } | found
 
     def configure(self, settings: dict[str, Any]) -> None:
         self._write(SETTINGS, {"root": str(self.root), **settings})
@@ -64,8 +68,11 @@ class Monitor:
 
     def _look(self) -> tuple[list[dict[str, Any]], list[str]]:
         settings = self.settings()
-        with Checkpoints(str(self.root)) as checkpoints:
+        with Checkpoints(str(self.root), self._clock) as checkpoints:
+            cleaned = checkpoints.prune(keep_days=settings["keepDays"])
             findings = stale(checkpoints, settings["staleMin"], self._clock())
+        for path, did in cleaned:
+            self._log("cleaned", path=path, did=did)
         present = {_key(finding): finding for finding in findings}
         told = {key: names for key, names in self._read(TOLD).items() if key in present}
         failures = []
@@ -92,23 +99,7 @@ class Monitor:
         return findings, failures
 
     def _log(self, what: str, **details: Any) -> None:
-        """One line of JSON. The log is cut into parts by size, and the oldest part goes."""
-        path = self.state / LOG
-        line = json.dumps({"at": iso(self._clock()), "what": what, **details}) + "\n"
-        try:
-            if path.exists() and path.stat().st_size + len(line) > LOG_BYTES_MAX:
-                for number in range(LOGS_KEPT - 1, 0, -1):
-                    older = path.with_name(f"{LOG}.{number}")
-                    if older.exists():
-                        older.replace(path.with_name(f"{LOG}.{number + 1}"))
-                path.replace(path.with_name(f"{LOG}.1"))
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(fd, "w") as file:
-                file.write(line)
-        except OSError as error:
-            raise BackendError(
-                f"{path} cannot be written: {error.strerror}; the look was not logged"
-            ) from error
+        log_line(str(self.state / LOG), {"what": what, **details}, self._clock())
 
     def _read(self, name: str) -> dict[str, Any]:
         folder = Folder.find(str(self.state)) if self.state.is_dir() else None

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from takeback.errors import UsageError
-from takeback.workflows.record import iso, seconds
+from takeback.workflows.record import SAFE_NAME, iso, seconds
 
 LEASE_S = 900.0
 TOKEN_VARIABLE = "TAKEBACK_WORKFLOW_TOKEN"
@@ -34,6 +34,12 @@ def describe(pid: int, now_s: float) -> dict[str, Any]:
             hint="name a living process with --owner-pid: the agent itself, not a shell that ends at once",
         )
     return {"pid": pid, "started": began, **here(), "token": os.urandom(8).hex(), "acquiredAt": iso(now_s)}
+
+
+def agent_here() -> str:
+    """Who works here, as far as the environment says."""
+    names = (os.environ.get(name, "") for name in ("TAKEBACK_ACTOR", "LOGNAME", "USER"))
+    return next((name for name in names if SAFE_NAME.fullmatch(name)), "agent")
 
 
 def renewed(holder: dict[str, Any], now_s: float) -> dict[str, Any]:

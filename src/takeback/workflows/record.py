@@ -17,6 +17,7 @@ SCHEMA = "1.0"
 DAY_S = 86_400.0
 TTL_DAYS_MAX = 3_650
 ID_BYTES_MAX = 200
+NAMES_SHOWN = 10
 STATUSES = ("in_progress", "blocked", "done", "failed")
 UNFINISHED = ("in_progress", "blocked")
 HASH = "checkpointHash"
@@ -184,8 +185,12 @@ def advanced(
     status: str | None,
     notes: str | None,
     now_s: float,
+    force: bool = False,
 ) -> dict[str, Any]:
-    """The record after an update. What has been completed before is not completed again."""
+    """The record after an update. What has been completed before is not completed again.
+
+    With steps that were never done it is ended only by `force`, and keeps them among the remaining ones.
+    """
     after, done = dict(record), list(record["completedSteps"])
     repeated = complete in done
     if complete is not None:
@@ -205,8 +210,8 @@ def advanced(
         after["status"] = status
     if notes is not None:
         after["notes"] = notes
-    if status == "done":
-        after["remainingSteps"] = []
+    if status == "done" and record["status"] != "done":
+        _end_steps(after, force=force)
     if repeated and after == record:
         return record
     if record["status"] == "done":
@@ -220,9 +225,44 @@ def advanced(
     return sealed(after, now_s)
 
 
+def some(names: list[str]) -> str:
+    """These names, for a sentence."""
+    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
+
+
+def undone(record: dict[str, Any]) -> list[str]:
+    """The steps of it that were never completed, in their order."""
+    steps = dict.fromkeys([record["currentStep"], *record["remainingSteps"]])
+    return [step for step in steps if step not in record["completedSteps"]]
+
+
+def _end_steps(record: dict[str, Any], *, force: bool) -> None:
+    """Who calls a workflow done that is at its last step says that this step is done, too."""
+    left = undone(record)
+    if left and not force and left != [record["currentStep"]]:
+        raise ConflictError(
+            f"{some(left)} of {record['workflowId']} {'was' if len(left) == 1 else 'were'} never done; "
+            "nothing was changed",
+            hint="`update --complete STEP` after each; `complete --force` ends it and keeps them in the file",
+        )
+    if left == [record["currentStep"]]:
+        record["completedSteps"] = [*record["completedSteps"], *left]
+        left = []
+    record["remainingSteps"] = left
+
+
 def is_unfinished(record: dict[str, Any]) -> bool:
     return record["status"] in UNFINISHED
 
 
 def is_expired(record: dict[str, Any], now_s: float) -> bool:
     return seconds(record["expiresAt"]) <= now_s
+
+
+def is_over(record: dict[str, Any], now_s: float, keep_days: float | None) -> bool:
+    """Whether it may be cleaned up: it has expired; or, with `keep_days`, was finished or expired so long ago."""
+    if keep_days is None:
+        return is_expired(record, now_s)
+    since = "expiresAt" if is_unfinished(record) else "updatedAt"
+    return seconds(record[since]) + keep_days * DAY_S <= now_s

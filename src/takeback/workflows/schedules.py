@@ -24,13 +24,19 @@ EVERY_MIN_MAX = 59
 class Schedule:
     """One scheduler's way to run a command every so many minutes."""
 
-    def __init__(self, name: str, words: Sequence[str], every_min: int, home: Path) -> None:
+    kind = ""
+
+    def __init__(
+        self, name: str, words: Sequence[str], every_min: int, home: Path, first_min: int = 0
+    ) -> None:
+        """`first_min` is how long after a start of the machine it runs first, where that can be said."""
         if not 1 <= every_min <= EVERY_MIN_MAX:
             raise UsageError(f"--every-min is a number from 1 to {EVERY_MIN_MAX}; nothing was installed")
         self.name = name
         self.words = list(words)
         self.every_min = every_min
         self.home = home
+        self.first_min = first_min or every_min
 
     def files(self) -> dict[Path, bytes]:
         """Every file that is written, with its text."""
@@ -41,6 +47,17 @@ class Schedule:
 
     def end(self) -> None:
         """Let the scheduler know that it is over; no error where it never began."""
+
+    def lingers(self) -> bool:
+        """Whether it runs also while its user is not logged in."""
+        return True
+
+    def linger(self) -> None:
+        """Let it run also while its user is not logged in."""
+
+    def is_usable(self) -> bool:
+        """Whether this machine has it, as far as that has to be known."""
+        return True
 
     def is_installed(self) -> bool:
         return any(path.exists() for path in self.files())
@@ -58,6 +75,8 @@ class Schedule:
 
 
 class Systemd(Schedule):
+    kind = "systemd"
+
     def files(self) -> dict[Path, bytes]:
         folder = self.home / ".config/systemd/user"
         service = f"""\
@@ -73,7 +92,7 @@ ExecStart={" ".join(map(_systemd_quoted, self.words))}
 Description=Takeback: every {self.every_min} minutes
 
 [Timer]
-OnBootSec={self.every_min}min
+OnBootSec={self.first_min}min
 OnUnitActiveSec={self.every_min}min
 AccuracySec=30s
 
@@ -93,12 +112,29 @@ WantedBy=timers.target
         if self.is_installed():
             _ask(["systemctl", "--user", "disable", "--now", f"{self.name}.timer"])
 
+    def lingers(self) -> bool:
+        if not shutil.which("loginctl"):
+            return True  # whoever keeps the user's manager going here, it is not logind
+        asked = _run(["loginctl", "show-user", str(os.getuid()), "--property=Linger", "--value"])
+        return asked.stdout.strip() == "yes"
+
+    def linger(self) -> None:
+        done = _run(["loginctl", "enable-linger", str(os.getuid())])
+        if done.returncode:
+            raise BackendError(
+                f"`loginctl enable-linger` failed: {done.stderr.strip() or done.returncode}. The timer is installed, "
+                "and runs only while you are logged in",
+                hint="an administrator can run: loginctl enable-linger YOUR-NAME",
+            )
+
     def remove(self) -> None:
         super().remove()
         subprocess.run(["systemctl", "--user", "daemon-reload"], capture_output=True)
 
 
 class Launchd(Schedule):
+    kind = "launchd"
+
     def files(self) -> dict[Path, bytes]:
         body = {
             "Label": self.name,
@@ -121,6 +157,8 @@ class Launchd(Schedule):
 class Cron(Schedule):
     """Two lines of the user's crontab. Every other line stays as it is."""
 
+    kind = "cron"
+
     def lines(self) -> str:
         # A percent sign ends a command in a crontab.
         command = shlex.join(self.words).replace("%", r"\%")
@@ -128,6 +166,9 @@ class Cron(Schedule):
 
     def files(self) -> dict[Path, bytes]:
         return {}
+
+    def is_usable(self) -> bool:
+        return bool(shutil.which("crontab"))
 
     def is_installed(self) -> bool:
         return self._without(old := self._table()) != old
@@ -158,9 +199,11 @@ class Cron(Schedule):
             raise BackendError(f"the crontab was not accepted: {done.stderr.strip()}; it is as it was")
 
 
-def schedule(kind: str, name: str, words: Sequence[str], every_min: int, home: Path) -> Schedule:
+def schedule(
+    kind: str, name: str, words: Sequence[str], every_min: int, home: Path, first_min: int = 0
+) -> Schedule:
     made = {"systemd": Systemd, "cron": Cron, "launchd": Launchd}[kind]
-    return made(name, words, every_min, home)
+    return made(name, words, every_min, home, first_min)
 
 
 def best_kind() -> str:

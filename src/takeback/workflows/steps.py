@@ -88,7 +88,7 @@ class Workflow:
     def end(self, status: str) -> None:
         """`done` or `failed`; anything else leaves it to be resumed, by whoever comes next."""
         if not self.finished and status in ("done", "failed"):
-            self._update(status=status)
+            self._update(status=status, force=True)  # whoever conducts it knows which steps were needed
         elif not self.finished:
             self._checkpoints.release(self.id, self._token)
 

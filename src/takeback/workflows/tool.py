@@ -11,8 +11,9 @@ from typing import Any
 
 from takeback.errors import TakebackError
 from takeback.workflows.checkpoints import Checkpoints
+from takeback.workflows.lines import log_line
 from takeback.workflows.owners import in_words
-from takeback.workflows.record import STATUSES
+from takeback.workflows.record import STATUSES, some
 from takeback.workflows.stale import report_data, report_lines, stale
 
 NOTHING = "NO_CHECKPOINT"
@@ -60,6 +61,17 @@ def list_lines(checkpoints: Checkpoints) -> list[str]:
     return lines
 
 
+def meant(checkpoints: Checkpoints, workflow: str | None, owner_pid: int | None) -> str:
+    """The workflow that is named, or the only one that can be meant."""
+    return checkpoints.meant(owner(owner_pid)) if workflow is None else workflow
+
+
+def skipped_line(record: dict[str, Any]) -> str:
+    """Which steps of a workflow that is done were never done; empty if all of them were."""
+    left = record["remainingSteps"] if record["status"] == "done" else []
+    return f"{record['workflowId']} is done with steps skipped: {some(left)}" if left else ""
+
+
 def _start(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
     record = checkpoints.start(
         args.workflow,
@@ -79,7 +91,7 @@ def _start(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
 
 def _update(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
     record = checkpoints.update(
-        args.workflow,
+        meant(checkpoints, args.workflow, args.owner_pid),
         complete=args.complete,
         step=args.step,
         status=args.status,
@@ -102,7 +114,11 @@ def _resume(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
 
 
 def _complete(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
-    say(pretty(checkpoints.complete(args.workflow, owner_pid=args.owner_pid)))
+    workflow = meant(checkpoints, args.workflow, args.owner_pid)
+    record = checkpoints.complete(workflow, owner_pid=args.owner_pid, force=args.force)
+    if line := skipped_line(record):
+        warn(line)
+    say(pretty(record))
 
 
 def _list(checkpoints: Checkpoints, _args: argparse.Namespace) -> None:
@@ -117,10 +133,13 @@ def _prune(checkpoints: Checkpoints, args: argparse.Namespace) -> None:
 
 def _check(checkpoints: Checkpoints, args: argparse.Namespace) -> int:
     findings = stale(checkpoints, args.stale_min)
+    data = report_data(findings, args.stale_min)
     if args.json:
-        say(json.dumps(report_data(findings, args.stale_min), indent=2))
+        say(json.dumps(data, indent=2))
     else:
         say("\n".join(report_lines(findings, args.stale_min)))
+    if args.log:
+        log_line(args.log, data)
     return 1 if findings else 0
 
 
@@ -136,10 +155,10 @@ def _parser(wanted: str = "") -> argparse.ArgumentParser:
 
 
 def _start_options(parser: argparse.ArgumentParser) -> None:
-    _add_workflow(parser)
-    parser.add_argument("--agent", required=True, metavar="NAME")
-    parser.add_argument("--step", required=True)
-    parser.add_argument("--idempotency", required=True, metavar="KEY")
+    _add_workflow(parser, required=True)
+    parser.add_argument("--agent", metavar="NAME", help="who does it, by default who works here")
+    parser.add_argument("--step", help="the first step, by default the first that remains")
+    parser.add_argument("--idempotency", metavar="KEY", help="by default the id of the workflow")
     parser.add_argument("--remaining", nargs="*", default=[], metavar="STEP")
     parser.add_argument("--handoff", metavar="AGENT")
     parser.add_argument("--notes", default="")
@@ -157,9 +176,14 @@ def _update_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _resume_options(parser: argparse.ArgumentParser) -> None:
-    _add_workflow(parser, required=False)
+    _add_workflow(parser)
     parser.add_argument("--agent", metavar="NAME", help="only those of this agent, or handed to it")
     parser.add_argument("--steal-lock", action="store_true", help="take it even from a living process")
+
+
+def _complete_options(parser: argparse.ArgumentParser) -> None:
+    _add_workflow(parser)
+    parser.add_argument("--force", action="store_true", help="although steps were never done")
 
 
 def _prune_options(parser: argparse.ArgumentParser) -> None:
@@ -170,14 +194,16 @@ def _no_options(_parser: argparse.ArgumentParser) -> None:
     pass
 
 
-def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    parser.add_argument("--workflow", required=required, metavar="ID")
+def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    which = "which one" if required else "which one, if several are unfinished"
+    parser.add_argument("--workflow", required=required, metavar="ID", help=which)
     parser.add_argument("--owner-pid", type=int, metavar="PID", help="the process that does the work")
 
 
 def _add_check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stale-min", type=_minutes, default=10.0, metavar="MINUTES")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--log", metavar="FILE", help="also add what was found to this file, one line a look")
 
 
 def _minutes(text: str) -> float:
@@ -191,7 +217,7 @@ _COMMANDS = {
     "start": ("begin a workflow, or find it begun", _start_options, _start),
     "update": ("write down how far it is", _update_options, _update),
     "resume": ("take over an unfinished workflow that nobody holds", _resume_options, _resume),
-    "complete": ("it is done", _add_workflow, _complete),
+    "complete": ("it is done", _complete_options, _complete),
     "list": ("show every checkpoint", _no_options, _list),
     "prune": ("clean up what has expired", _prune_options, _prune),
     "check": ("name unfinished workflows that are stale", _add_check_options, _check),

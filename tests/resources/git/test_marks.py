@@ -13,6 +13,7 @@ import pytest
 from takeback.core.change import ABSENT, Version
 from takeback.resources.git import manifest
 from takeback.resources.git.resource import Git
+from tests.world.settings import write
 
 from .desk import Desk
 
@@ -100,7 +101,7 @@ def test_a_deep_look_finds_what_times_hide(desk: Desk) -> None:
 
 
 def test_content_that_was_pruned_is_named(desk: Desk) -> None:
-    desk.write("takeback.toml", "[store]\nkeep-checkpoints = 1\n")
+    write(desk.root, "[store]\nkeep-checkpoints = 1\n", desk.tb.state.parent.parent)
     desk.reopen()
     desk.agent("git config x.y z")
     desk.agent("echo later > later")

@@ -9,6 +9,7 @@ import pytest
 
 from takeback.opening import open_workspace
 from takeback.workspace import Workspace
+from tests.world.settings import write
 
 from .tool import ask, sql, tool
 
@@ -36,7 +37,7 @@ def test_one_changed_row_of_a_large_database_costs_little(tb: Workspace, root: P
 
 
 def test_old_states_are_let_go_of_and_the_present_stays(tmp_path: Path, root: Path) -> None:
-    (root / "takeback.toml").write_text("[store]\nkeep-checkpoints = 1\n")
+    write(root, "[store]\nkeep-checkpoints = 1\n", tmp_path / "state")
     path = root / "app.db"
     with open_workspace(root, home=tmp_path / "state", watching=False) as tb:
         for number in range(4):

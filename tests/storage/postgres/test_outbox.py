@@ -22,6 +22,7 @@ from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.test_kill import kill_a_backend
 from tests.storage.postgres.world import STORE, opened
+from tests.world.settings import write
 
 SETTINGS = QUICK + f'[store]\nstore = "${STORE}"\n'
 AWAY_S = 25.0
@@ -35,7 +36,7 @@ def place(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
     root = tmp_path / "work"
     root.mkdir()
-    (root / "takeback.toml").write_text(SETTINGS)
+    write(root, SETTINGS)
     with open_workspace(root, watching=False) as tb:
         made = Place(root, tb)
         assert isinstance(tb.journal, PostgresJournal)

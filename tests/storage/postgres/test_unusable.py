@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 import takeback
-from takeback import config
 from takeback.cli.app import main
 from takeback.core.lifecycle import Life
 from takeback.errors import BackendError, RollbackIncomplete, TakebackError, UsageError
@@ -22,6 +21,7 @@ from takeback.testing import crash
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import Proxy
 from tests.storage.postgres.world import STORE
+from tests.world.settings import write
 
 WAY = "TAKEBACK_TEST_WAY"
 """The address by which a process goes to the store; each may have its own way there."""
@@ -55,7 +55,7 @@ def root(line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = tmp_path / "work"
     made.mkdir()
     (made / "kept").write_text("mine")
-    (made / config.FILE).write_text(f'[store]\nstore = "${WAY}"\nworkspace = "{tmp_path}"\n')
+    write(made, f'[store]\nstore = "${WAY}"\nworkspace = "{tmp_path}"\n')
     monkeypatch.setenv(WAY, line.dsn)
     with takeback.open(made) as tb:
         tb.save("before")
@@ -137,7 +137,7 @@ def takeback_run_that_is_cut_off(folder: str) -> None:
 def test_in_the_middle_of_takeback_run(root: Path) -> None:
     cut_off = crash.run("never", 1, [f"{__name__}:takeback_run_that_is_cut_off", root])
     assert cut_off.returncode == 5, "a command that has run ends with its own code"
-    assert "what a5 changed is not recorded yet: the database" in cut_off.stderr
+    assert "what a6 changed is not recorded yet: the database" in cut_off.stderr
     assert "Nothing was changed in it" in cut_off.stderr, "in the database"
     assert is_spoiled(root)
     with takeback.open(root) as tb:

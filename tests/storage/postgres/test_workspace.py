@@ -19,6 +19,7 @@ from takeback.storage.postgres.journal import PostgresJournal
 from takeback.testing import crash
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import STORE
+from tests.world.settings import write
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_a_run_is_taken_back(root: Path) -> None:
 
 def test_commands_find_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_STORE", dsn())
-    (root / config.FILE).write_text('[store]\nstore = "$SHOP_STORE"\nworkspace = "shop"\n')
+    write(root, '[store]\nstore = "$SHOP_STORE"\nworkspace = "shop"\n')
 
     def command(*words: str) -> str:
         done = subprocess.run(
@@ -93,7 +94,7 @@ def test_where_it_is_is_kept_private(root: Path) -> None:
 
 def test_settings_do_not_lead_a_history_astray(root: Path) -> None:
     takeback.open(root).close()
-    (root / config.FILE).write_text('[store]\nstore = "postgresql://127.0.0.1:1/nowhere"\n')
+    write(root, '[store]\nstore = "postgresql://127.0.0.1:1/nowhere"\n')
     with takeback.open(root) as tb:
         assert not isinstance(tb.journal, PostgresJournal)
         assert tb.settings.store.store
@@ -135,7 +136,7 @@ def test_a_wrong_address_begins_nothing(address: str, said: str, root: Path) -> 
 
 
 def test_a_variable_that_is_not_set_is_named(root: Path) -> None:
-    (root / config.FILE).write_text('[store]\nstore = "postgresql://me:${SHOP_PASSWORD}@127.0.0.1/shop"\n')
+    write(root, '[store]\nstore = "postgresql://me:${SHOP_PASSWORD}@127.0.0.1/shop"\n')
     with pytest.raises(UsageError, match="needs the variable SHOP_PASSWORD"):
         takeback.open(root)
 

@@ -18,6 +18,7 @@ from takeback.workspace import Workspace
 from tests.storage.postgres.world import STORE
 from tests.storage.s3.server import KEYS, S3Server
 from tests.storage.s3.world import BUCKET
+from tests.world.settings import write
 
 pytestmark = pytest.mark.usefixtures("server", "s3")
 
@@ -87,7 +88,7 @@ def test_a_bucket_that_goes_away_in_the_middle_of_a_run(tmp_path: Path, s3: S3Se
 
 def test_a_clean_up_frees_the_bucket_too(tmp_path: Path) -> None:
     with opened(tmp_path, "shop") as tb:
-        (tb.root / "takeback.toml").write_text("[store]\nkeep-checkpoints = 1\n")
+        write(tb.root, "[store]\nkeep-checkpoints = 1\n", tb.state.parent.parent)
         for n in range(3):
             (tb.root / "file").write_bytes(os.urandom(50_000 + n))
             tb.save(f"turn {n}")
@@ -107,9 +108,7 @@ def test_settings_name_the_bucket_and_the_key(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("SHOP_KEY", "ab" * 32)
     root = tmp_path / "work"
     root.mkdir()
-    (root / "takeback.toml").write_text(
-        f'[store]\nstore = "${STORE}"\nblobs = "s3://$SHOP_BUCKET/sealed"\nblobs-key = "$SHOP_KEY"\n'
-    )
+    write(root, f'[store]\nstore = "${STORE}"\nblobs = "s3://$SHOP_BUCKET/sealed"\nblobs-key = "$SHOP_KEY"\n')
     with takeback.open(root) as tb:
         tb.save("first")
         kept = stores.read(tb.state)
@@ -149,7 +148,7 @@ def test_what_is_wrong_is_told_before_anything_is_begun(
     root = tmp_path / "work"
     root.mkdir()
     text = "".join(f'{name} = "{value}"\n' for name, value in given.items())
-    (root / "takeback.toml").write_text(f"[store]\n{text}")
+    write(root, f"[store]\n{text}")
     with pytest.raises((UsageError, BackendError), match=said):
         takeback.open(root)
     (root / "takeback.toml").unlink()
@@ -183,9 +182,7 @@ def test_a_folder_will_do_and_a_file_with_the_key(tmp_path: Path) -> None:
     root, key = tmp_path / "work", tmp_path / "key"
     root.mkdir()
     key.write_text("ab" * 32 + "\n")
-    (root / "takeback.toml").write_text(
-        f'[store]\nstore = "${STORE}"\nblobs = "file://{tmp_path}/shared"\nblobs-key = "{key}"\n'
-    )
+    write(root, f'[store]\nstore = "${STORE}"\nblobs = "file://{tmp_path}/shared"\nblobs-key = "{key}"\n')
     with takeback.open(root) as tb:
         (tb.root / "file").write_text("mine")
         tb.save("first")

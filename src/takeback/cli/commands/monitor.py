@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
-
 import click
 
 from takeback import config
+from takeback.cli.scheduling import (
+    every_option,
+    kind_of,
+    linger_option,
+    lingering_lines,
+    print_option,
+    scheduled,
+    scheduler_option,
+    texts_of,
+)
 from takeback.cli.session import Session, TakebackCommand, TakebackGroup, plural
 from takeback.opening import find_root
 from takeback.storage.private import private_folder
 from takeback.storage.registry import Registry
-from takeback.workflows.monitor import LOG, Monitor
+from takeback.workflows.monitor import KEEP_DAYS, LOG, Monitor
 from takeback.workflows.notify import check_notifier, shown
-from takeback.workflows.schedules import NAMES, Schedule, best_kind, schedule
+from takeback.workflows.schedules import Schedule
 from takeback.workflows.stale import report_data, report_lines
 from takeback.workflows.tool import printable
 
@@ -27,20 +33,13 @@ def command() -> None:
     """Watch for workflows that nobody works on any more
 
     The host's own scheduler looks every 10 minutes: no model, no tokens, no server. Each stale state is told once.
+    Workflows that have been over for a week are cleaned up.
     """
 
 
 @command.command("install", cls=TakebackCommand)
-@click.option(
-    "--scheduler",
-    type=click.Choice(["auto", *NAMES]),
-    default="auto",
-    show_default=True,
-    help="Who looks at the clock",
-)
-@click.option(
-    "--every-min", type=click.IntRange(1, 59), default=10, show_default=True, help="Minutes between two looks"
-)
+@scheduler_option
+@every_option
 @click.option(
     "--stale-min", type=click.FloatRange(0), default=10, show_default=True, help="Minutes without an update"
 )
@@ -50,7 +49,15 @@ def command() -> None:
     metavar="HOW",
     help="Also tell it: command:COMMAND, webhook:URL, desktop or apprise:URL; may be given more than once",
 )
-@click.option("--print", "only_print", is_flag=True, help="Show what would be installed, and install nothing")
+@click.option(
+    "--keep-days",
+    type=click.FloatRange(0),
+    default=KEEP_DAYS,
+    show_default=True,
+    help="Clean up workflows that are done, failed or expired for longer",
+)
+@linger_option
+@print_option
 @click.pass_obj
 def install(
     session: Session,
@@ -58,6 +65,8 @@ def install(
     every_min: int,
     stale_min: float,
     notify: tuple[str, ...],
+    keep_days: float,
+    linger: bool,
     only_print: bool,
 ) -> None:
     """Let the host's scheduler look every 10 minutes
@@ -65,26 +74,36 @@ def install(
     A second time replaces the first. Alerts go into a log in Takeback's state folder, and to each --notify.
     """
     notifiers = [check_notifier(text) for text in notify]
-    kind = best_kind() if scheduler == "auto" else scheduler
+    kind = kind_of(scheduler)
     monitor, made = _monitor(), _schedule(kind, every_min)
-    texts = {str(path): data.decode() for path, data in made.files().items()}
-    texts = texts or {"crontab": getattr(made, "lines", str)()}
+    texts = texts_of(made)
     if not only_print:
         before = monitor.settings()["scheduler"]
         if before and before != kind:
             _schedule(before, every_min).remove()
         monitor.configure(
-            {"scheduler": kind, "everyMin": every_min, "staleMin": stale_min, "notify": notifiers}
+            {
+                "scheduler": kind,
+                "everyMin": every_min,
+                "staleMin": stale_min,
+                "notify": notifiers,
+                "keepDays": keep_days,
+            }
         )
         made.install()
+        if linger:
+            made.linger()
     if session.json:
-        return session.data({"scheduler": kind, "installed": not only_print, "files": texts})
+        shown = {"scheduler": kind, "installed": not only_print, "files": texts}
+        return session.data(shown if only_print else {**shown, "lingers": made.lingers()})
     if only_print:
         return session.line("\n".join(f"# {path}\n{text}" for path, text in texts.items()))
     session.line(f"{kind} looks every {plural(every_min, 'minute')} for workflows in {monitor.root}.")
     session.line(f"  log          {monitor.state / LOG}")
     session.line("  look now     takeback monitor run")
     session.line("  take it out  takeback monitor remove")
+    for line in lingering_lines(made, "takeback monitor install"):
+        session.line(line)
 
 
 @command.command("remove", cls=TakebackCommand)
@@ -116,6 +135,7 @@ def status(session: Session) -> None:
                 "scheduler": kind or None,
                 "every_min": settings["everyMin"],
                 "stale_min": settings["staleMin"],
+                "keep_days": settings["keepDays"],
                 "notify": [shown(text) for text in settings["notify"]],
                 "last": last,
                 "log": str(monitor.state / LOG),
@@ -123,13 +143,14 @@ def status(session: Session) -> None:
         )
     if kind and not there:
         session.line(
-            f"It was installed in {kind}, but is not there any more; `takeback monitor install` mends it."
+            f"It was installed in {kind}, but is not there any more; `takeback monitor install` fixes it."
         )
     elif kind:
         session.line(
             f"{kind} looks every {plural(settings['everyMin'], 'minute')} for workflows in {monitor.root}."
         )
         session.line(f"  alerts after {settings['staleMin']:g} min without an update")
+        session.line(f"  cleans up what is over for {settings['keepDays']:g} days")
         for text in settings["notify"]:
             session.line(f"  tells {shown(text)}")
     else:
@@ -165,12 +186,4 @@ def _monitor() -> Monitor:
 
 
 def _schedule(kind: str, every_min: int = 10) -> Schedule:
-    registry = Registry(config.state_home())
-    root = find_root(".", registry)
-    # -P: a file in the workspace must not pose as a module of Python.
-    program = [sys.executable, "-P", "-m", "takeback"]
-    environment = [f"TAKEBACK_HOME={registry.home}"] if config.names_state_home() else []
-    words = [*(["/usr/bin/env", *environment] if environment else []), *program]
-    name = f"takeback-monitor-{registry.state_of(root).name}"
-    words += ["-C", os.fspath(root), "monitor", "run"]
-    return schedule(kind, name, words, every_min, Path.home())
+    return scheduled("monitor", kind, ["monitor", "run"], every_min)

@@ -16,6 +16,7 @@ from takeback.core.redact import redact
 from takeback.engine.foreseeing import Foresight
 from takeback.engine.plans import Prepared, Ran, prepare, run_plan, told
 from takeback.errors import BackendError, RefusedError, RollbackIncomplete, TakebackError, UsageError
+from takeback.journals import held_unopened
 from takeback.opening import find_root, find_workspace
 from takeback.storage.registry import Registry
 
@@ -48,8 +49,9 @@ def check(ctx: click.Context, session: Session, file: str, autopilot: bool) -> N
     plan = _read(file)
     workspace = find_workspace(".")
     if workspace is None:
-        root = find_root(".", Registry(config.state_home()))
-        settings = config.read_config(root)
+        registry = Registry(config.state_home())
+        root = find_root(".", registry)
+        settings = held_unopened(registry.state_of(root), root).settings
     else:
         with workspace:
             root, settings = workspace.root, workspace.settings

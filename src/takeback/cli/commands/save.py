@@ -12,7 +12,7 @@ from takeback.cli.session import Session, TakebackCommand, iso
 @click.pass_obj
 def command(session: Session, message: str) -> None:
     """Take a checkpoint; the first word printed is its id"""
-    with session.protect() as workspace:
+    with session.protect(asking=True) as workspace:
         checkpoint = workspace.save(message)
     marks = checkpoint.taken.marks
     if session.json:

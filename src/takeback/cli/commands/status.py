@@ -30,8 +30,11 @@ from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
 from takeback.engine.calls import in_doubt
-from takeback.opening import find_root, find_workspace, is_too_wide
+from takeback.journals import held_unopened
+from takeback.opening import find_root, find_workspace, lost_at
 from takeback.storage.registry import Registry
+from takeback.trusted import Held
+from takeback.witnessing import Lost
 from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
@@ -55,12 +58,15 @@ def command(session: Session) -> None:
         so_far = changed_so_far(workspace)
         tampered = tampering.warnings(workspace)
         workspace.notices += tampered
-        elsewhere = _elsewhere(workspace)
+        elsewhere, held, gone = _elsewhere(workspace), workspace.held, workspace.lost
+        workspace.notices += [held.notice] if held.notice else []
     if session.json:
         data = _data(history, waiting)
         data["outbox"] = outbox
         data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
         data["sits_in"] = elsewhere or str(workspace.root)
+        data["settings"] = _settings_data(held)
+        data["lost"] = _lost_data(gone)
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
     if elsewhere:
         session.line(
@@ -71,6 +77,19 @@ def command(session: Session) -> None:
         session.line(line)
 
 
+def _lost_data(gone: Lost | None) -> dict[str, object] | None:
+    """The history that the workspace had before, if that is gone."""
+    return {"since": iso(gone.since_us), "state": str(gone.state), "hint": gone.hint} if gone else None
+
+
+def _settings_data(held: Held) -> dict[str, object]:
+    """What of takeback.toml does not hold, and why."""
+    return {
+        "changed_by": held.since or None,
+        "not_accepted": [{"setting": one.name, "value": one.shown, "does": one.does} for one in held.pending],
+    }
+
+
 def _elsewhere(workspace: Workspace) -> str:
     """Where the workspace sits, if that is not here."""
     seats, seat = workspace.journal.seats, workspace.history.moves.seat
@@ -79,10 +98,18 @@ def _elsewhere(workspace: Workspace) -> str:
 
 def _not_yet(session: Session) -> None:
     """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
-    here, root = os.getcwd(), find_root(".", Registry(config.state_home()))
-    waiting = [] if is_too_wide(root) else presence.hooked(root, config.home_folder())
+    registry = Registry(config.state_home())
+    here, root = os.getcwd(), find_root(".", registry)
+    held, gone = held_unopened(registry.state_of(root), root), lost_at(".")
+    waiting = [] if config.is_too_wide(root) else presence.hooked(root, config.home_folder())
     if session.json:
-        return session.data({"protected": False, "root": here, "hooks": waiting})
+        data = {"root": here, "hooks": waiting, "settings": _settings_data(held), "lost": _lost_data(gone)}
+        return session.data({"protected": False, **data})
+    if gone:
+        session.line(f"{gone}.")
+        session.line(f"  {gone.hint}")
+    if held.notice:
+        click.echo(f"takeback: {held.notice}", err=True)
     if waiting:
         titles = " and ".join(presence.CLIENTS[agent].title for agent in waiting)
         session.line(f"Nothing is recorded of {here} yet. The hooks for {titles} begin with the first event.")
@@ -98,12 +125,13 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
         "events": history.seq,
         "actions": sum(action.is_tool for action in history.actions.values()),
         "undo_would_take_back": list(last_action(history).actions),
+        "unknown": [action.id for action in _unknown_effects(history)],
         "checkpoint": {"id": checkpoint.id, "at": iso(checkpoint.at_us)} if checkpoint else None,
         "remaining": [
             {"target": str(item.target), "did": item.did.value, "why": item.why}
             for item in (_remaining(history) or (None, []))[1]
         ],
-        "in_doubt": [action.id for action in _unknown(history)],
+        "in_doubt": [action.id for action in _unknown_effects(history)],
         "background": [action.id for action in history.open_actions(Life.BACKGROUND)],
         "open_actions": [action.id for action in history.open_actions()],
         "runs": [
@@ -123,6 +151,11 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
         lines.append(
             f"`takeback undo` would take back {action.id}: {what(history, action)}, {ago(action.began_us)}."
         )
+    if unknown := _unknown_effects(history):
+        names = ", ".join(action.id for action in unknown[-IDS_SHOWN:])
+        last = f"the last are {names}" if len(unknown) > 1 else names
+        count = plural(len(unknown), "action has", "actions have")
+        lines.append(f"{count} an unknown effect ({last}): whether they did anything elsewhere is not known.")
     if checkpoint := next(reversed(history.checkpoints.values()), None):
         message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
         lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")
@@ -170,6 +203,11 @@ def _unknown(history: History) -> list[Action]:
     return [
         a for a in history.actions.values() if a.is_tool and a.stream not in standing and in_doubt(history, a)
     ]
+
+
+def _unknown_effects(history: History) -> list[Action]:
+    """Actions that may have done more than what was found by looking, and were not taken back."""
+    return [a for a in history.actions.values() if a.is_unknown and not history.is_undone(a.id)]
 
 
 def _remaining(history: History) -> tuple[Action, list[Item]] | None:

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import click
 
 from takeback import config
-from takeback.cli.session import Session, TakebackCommand, TakebackGroup
+from takeback.agents.section import remove_section, section_files, write_section
+from takeback.cli.beginning import first_checkpoint
+from takeback.cli.scheduling import (
+    absolute,
+    every_option,
+    kind_of,
+    linger_option,
+    lingering_lines,
+    print_option,
+    scheduled,
+    scheduler_option,
+    texts_of,
+)
+from takeback.cli.session import Session, TakebackCommand, TakebackGroup, plural
+from takeback.errors import UsageError
 from takeback.opening import find_root
 from takeback.storage.registry import Registry
 from takeback.workflows.checkpoints import Checkpoints
+from takeback.workflows.lines import log_line
 from takeback.workflows.owners import in_words
 from takeback.workflows.record import STATUSES
+from takeback.workflows.schedules import NAMES, Schedule
 from takeback.workflows.stale import report_data, report_lines, stale
-from takeback.workflows.tool import NOTHING, list_lines, owner, pretty, printable
+from takeback.workflows.tool import NOTHING, list_lines, meant, owner, pretty, printable, skipped_line
 from takeback.workflows.wake import wake as wake_all
 
 CHILD_FAILED = 4
+FIRST_MIN = 1
+"""So many minutes after a start of the machine, work goes on."""
 
 
 class StartCommand(TakebackCommand):
@@ -41,7 +60,7 @@ class WakeCommand(TakebackCommand):
     allow_interspersed_args = False
 
 
-_id = click.option("--workflow", "id", required=True, metavar="ID", help="Which workflow")
+_id = click.option("--workflow", "id", metavar="ID", help="Which workflow, if several are unfinished")
 _owner = click.option(
     "--owner-pid",
     type=int,
@@ -73,11 +92,40 @@ def command() -> None:
     """
 
 
+@command.command("init", cls=TakebackCommand)
+@click.option("--remove", is_flag=True, help="Take the section out again")
+@click.pass_obj
+def init(session: Session, remove: bool) -> None:
+    """Tell agents of workflows, in AGENTS.md and CLAUDE.md
+
+    A section on what to do at a start comes into AGENTS.md, and into CLAUDE.md where there is one. All other text
+    stays as it is, and a second time changes nothing. It is an action, which `takeback undo` takes back by its id
+    alone.
+    """
+    name = f"takeback workflow init{' --remove' * remove}"
+    done, action = "removed" if remove else "written", ""
+    root = find_root(".", Registry(config.state_home()))
+    if files := section_files(root, remove=remove):
+        with session.protect() as workspace:
+            if not workspace.history.marks:
+                first_checkpoint(session, workspace, f"before {name}")
+            with workspace.writing(name) as action:
+                files = (remove_section if remove else write_section)(root)
+    if session.json:
+        return session.data({"root": str(root), done: files, "action": action or None})
+    if not files:
+        return session.line("There was no section." if remove else "The section is there already.")
+    where = " and ".join(files)
+    said = f"Removed the section from {where}." if remove else f"Wrote the section on workflows into {where}."
+    session.line(said)
+    session.line(f"  take that back   takeback undo {action}")
+
+
 @command.command("start", cls=StartCommand)
-@_id
-@click.option("--agent", required=True, metavar="NAME", help="Who does it")
-@click.option("--step", required=True, help="The first step")
-@click.option("--idempotency", required=True, metavar="KEY", help="Stands for this one piece of work")
+@click.option("--workflow", "id", required=True, metavar="ID", help="Which workflow")
+@click.option("--agent", metavar="NAME", help="Who does it; else who works here")
+@click.option("--step", help="The first step; else the first that remains")
+@click.option("--idempotency", metavar="KEY", help="Stands for this one piece of work; else the id does")
 @click.option("--remaining", multiple=True, metavar="STEP...", help="The steps after it, in their order")
 @click.option("--handoff", metavar="AGENT", help="Who is to go on with it")
 @click.option("--notes", default="", help="For whoever goes on; no secrets")
@@ -92,7 +140,7 @@ def start(
     session: Session,
     /,
     id: str,
-    idempotency: str,
+    idempotency: str | None,
     remaining: tuple[str, ...],
     owner_pid: int | None,
     **rest: Any,
@@ -116,10 +164,14 @@ def start(
 @click.option("--notes", help="For whoever goes on; no secrets")
 @_owner
 @click.pass_obj
-def update(session: Session, /, id: str, **rest: Any) -> None:
-    """Write down how far it is, and renew the lease"""
+def update(session: Session, /, id: str | None, owner_pid: int | None, **rest: Any) -> None:
+    """Write down how far it is, and renew the lease
+
+    Without --workflow the one is meant that this session holds, or the only one that is unfinished.
+    """
     with _checkpoints() as checkpoints:
-        _show(session, checkpoints.update(id, **rest))
+        chosen = meant(checkpoints, id, owner_pid)
+        _show(session, checkpoints.update(chosen, owner_pid=owner_pid, **rest))
 
 
 @command.command("resume", cls=TakebackCommand)
@@ -149,14 +201,20 @@ def resume(
 @command.command("complete", cls=TakebackCommand)
 @_id
 @_owner
+@click.option("--force", is_flag=True, help="End it although steps were never done; they stay in the file")
 @click.pass_obj
-def complete(session: Session, id: str, owner_pid: int | None) -> None:
+def complete(session: Session, id: str | None, owner_pid: int | None, force: bool) -> None:
     """Say that it is done, and release the lock
 
-    The file stays until it has expired and is pruned, so that its key is known that long.
+    At the last step, that step is done with it; where other steps were never done it is refused. The file stays until
+    it has expired and is pruned, or until the monitor removes it, so that its key is known that long.
     """
     with _checkpoints() as checkpoints:
-        _show(session, checkpoints.complete(id, owner_pid=owner_pid))
+        chosen = meant(checkpoints, id, owner_pid)
+        record = checkpoints.complete(chosen, owner_pid=owner_pid, force=force)
+    if line := skipped_line(record):
+        _warn(line)
+    _show(session, record)
 
 
 @command.command("list", cls=TakebackCommand)
@@ -188,17 +246,21 @@ def list_all(session: Session) -> None:
 @click.option(
     "--stale-min", type=click.FloatRange(0), default=10, show_default=True, help="Minutes without an update"
 )
+@click.option("--log", metavar="FILE", help="Also add what was found to this file, one line a look")
 @click.pass_obj
 @click.pass_context
-def check(ctx: click.Context, session: Session, stale_min: float) -> None:
+def check(ctx: click.Context, session: Session, stale_min: float, log: str | None) -> None:
     """Name unfinished workflows that are stale
 
     Prints OK and exits with 0, or ALERT and exits with 1.
     """
     with _checkpoints() as checkpoints:
         findings = stale(checkpoints, stale_min)
+    data = report_data(findings, stale_min)
+    if log:
+        log_line(log, data)
     if session.json:
-        session.data(report_data(findings, stale_min))
+        session.data(data)
     else:
         session.line(printable("\n".join(report_lines(findings, stale_min))))
     ctx.exit(1 if findings else 0)
@@ -226,15 +288,38 @@ def prune(session: Session, dry_run: bool) -> None:
 
 @command.command("wake", cls=WakeCommand)
 @click.option("--agent", metavar="NAME", help="Only those of this agent, or handed to it")
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option(
+    "--install", is_flag=True, help="Let the host's scheduler do it, after a start and every 10 minutes"
+)
+@click.option("--uninstall", is_flag=True, help="Take it out of the scheduler")
+@scheduler_option
+@every_option
+@linger_option
+@print_option
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
 @click.pass_context
-def wake(ctx: click.Context, session: Session, agent: str | None, words: tuple[str, ...]) -> None:
+def wake(
+    ctx: click.Context,
+    session: Session,
+    /,
+    agent: str | None,
+    words: tuple[str, ...],
+    install: bool,
+    uninstall: bool,
+    **how: Any,
+) -> None:
     """Run a command once for each unfinished workflow that nobody holds
 
     The command holds the lock while it runs, and finds the workflow's id in TAKEBACK_WORKFLOW and its file in
     TAKEBACK_CHECKPOINT. Exits with 4 if one of the commands failed.
     """
+    if uninstall:
+        return _remove_wake(session)
+    if not words:
+        raise UsageError("wake needs a command; nothing was done", hint="takeback workflow wake -- COMMAND")
+    if install:
+        return _install_wake(session, agent, words, **how)
     with _checkpoints() as checkpoints:
         done = wake_all(checkpoints, words, agent=agent, skipped=_warn)
     if session.json:
@@ -246,3 +331,58 @@ def wake(ctx: click.Context, session: Session, agent: str | None, words: tuple[s
         for id, code in done:
             click.echo(f"{printable(id)}: exit code {code}", err=True)
     ctx.exit(CHILD_FAILED if any(code for _, code in done) else 0)
+
+
+def _install_wake(
+    session: Session,
+    agent: str | None,
+    words: tuple[str, ...],
+    scheduler: str,
+    every_min: int,
+    linger: bool,
+    only_print: bool,
+) -> None:
+    kind = kind_of(scheduler)
+    chosen = ["--agent", agent] if agent else []
+    # What a user can start, the command can start, too: a scheduler's own PATH is short.
+    made = scheduled(
+        "wake",
+        kind,
+        ["workflow", "wake", *chosen, "--", *absolute(words)],
+        every_min,
+        path=config.search_path(),
+        first_min=FIRST_MIN,
+    )
+    texts = texts_of(made)
+    if not only_print:
+        for before in _wakes():
+            before.remove()
+        made.install()
+        if linger:
+            made.linger()
+    if session.json:
+        shown = {"scheduler": kind, "installed": not only_print, "files": texts}
+        return session.data(shown if only_print else {**shown, "lingers": made.lingers()})
+    if only_print:
+        return session.line("\n".join(f"# {path}\n{text}" for path, text in texts.items()))
+    often = f"after a start of the machine and every {plural(every_min, 'minute')}"
+    session.line(f"{kind} runs {shlex.join(words)} for each workflow that nobody holds, {often}.")
+    session.line("  take it out  takeback workflow wake --uninstall")
+    for line in lingering_lines(made, "takeback workflow wake --install"):
+        session.line(line)
+
+
+def _remove_wake(session: Session) -> None:
+    found = _wakes()
+    for made in found:
+        made.remove()
+    kinds = [made.kind for made in found]
+    if session.json:
+        return session.data({"removed": bool(kinds), "scheduler": kinds[0] if kinds else None})
+    session.line(f"Removed from {', '.join(kinds)}." if kinds else "It is not installed for this workspace.")
+
+
+def _wakes() -> list[Schedule]:
+    """Where it is installed, in whatever scheduler."""
+    every = [scheduled("wake", kind, ["workflow", "wake"]) for kind in NAMES]
+    return [made for made in every if made.is_usable() and made.is_installed()]

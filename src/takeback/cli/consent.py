@@ -1,0 +1,108 @@
+"""Settings that hold only once a human has accepted them: shown, and asked for where there is somebody to ask.
+
+The question is asked once. No event of an agent comes here, and nothing that runs inside of an action is heard.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from takeback import config
+from takeback.cli.session import paint
+from takeback.errors import RefusedError
+
+if TYPE_CHECKING:
+    from takeback.loosening import Setting
+    from takeback.trusted import Offer
+    from takeback.workspace import Workspace
+
+
+def before_opening(root: Path, state: Path, *, accept: bool) -> None:
+    """Ask about the settings that came with a folder whose history is not begun: one of them may say where."""
+    from takeback.loosening import to_accept
+    from takeback.opening import accept_unopened
+    from takeback.storage import acceptance
+
+    known = acceptance.read(state)
+    asked = [one for one in to_accept(config.read_config(root)) if one.digest not in known.accepted]
+    if accept and (asked or config.parent_action()):
+        _show(asked)
+        if not _is_terminal() or click.confirm("Accept this?", default=True, err=True):
+            accept_unopened(state, asked)
+    elif not accept and (fresh := [one for one in asked if one.digest not in known.declined]):
+        if not _may_ask() or config.parent_action():
+            return
+        _show(fresh)
+        if click.confirm("Accept this?", default=False, err=True):
+            accept_unopened(state, asked)
+        else:
+            _decline(state, [one.digest for one in fresh])
+
+
+def after_opening(workspace: Workspace, *, accept: bool) -> None:
+    """Ask about settings of a workspace that is open."""
+    from takeback.storage import acceptance
+
+    offer = workspace.offer()
+    digests = [*(one.digest for one in offer.asked), *([offer.digest] if offer.since else [])]
+    if accept:
+        _refuse_agent(workspace)
+        if not digests:
+            return
+        _show(offer.asked, offer)
+        if not _is_terminal() or click.confirm("Accept this?", default=True, err=True):
+            workspace.accept_offer(offer)
+        return
+    if set(digests) <= acceptance.read(workspace.state).declined or not _may_ask():
+        return
+    if config.parent_action() or workspace.inside_action():
+        return
+    _show(offer.asked, offer)
+    if click.confirm("Accept this?", default=False, err=True):
+        workspace.accept_offer(offer)
+    else:
+        _decline(workspace.state, digests)
+
+
+def _refuse_agent(workspace: Workspace) -> None:
+    """An agent cannot accept its own settings. Without a terminal nobody can tell who asks while one is at work."""
+    workspace.refuse_inside()
+    history = workspace.history
+    if not _is_terminal() and (history.is_in_session or history.open_actions()):
+        raise RefusedError(
+            "an agent is at work here, so settings are accepted on a terminal only. Nothing was changed",
+            hint="type it on a terminal, or end the agent's session first",
+        )
+
+
+def _show(asked: Sequence[Setting], offer: Offer | None = None) -> None:
+    if offer and offer.since:
+        click.echo(f"{config.FILE} was changed by {offer.since}:", err=True)
+        for line in offer.diff:
+            colour = {"+": "green", "-": "red"}.get(line[:1])
+            click.echo(f"  {paint(line, fg=colour) if colour else line}", err=True)
+    if asked:
+        click.echo(f"{config.FILE} has settings that hold only if you accept them:", err=True)
+        for one in asked:
+            click.echo(f"  {one.does:<10} {one}", err=True)
+
+
+def _decline(state: Path, digests: Sequence[str]) -> None:
+    from takeback.storage import acceptance
+    from takeback.trusted import ACCEPT
+
+    acceptance.note(state, declined=digests)
+    click.echo(f"Not accepted: the defaults hold in their place. Later: {ACCEPT}", err=True)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _may_ask() -> bool:
+    return _is_terminal() and sys.stdout.isatty()

@@ -1,0 +1,85 @@
+"""Commands of ours in the host's own scheduler: which words it runs, and what it needs to run them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from takeback import config
+from takeback.errors import UsageError
+from takeback.opening import find_root
+from takeback.storage.registry import Registry
+from takeback.workflows.schedules import NAMES, Schedule, best_kind, schedule
+
+scheduler_option = click.option(
+    "--scheduler",
+    type=click.Choice(["auto", *NAMES]),
+    default="auto",
+    show_default=True,
+    help="Who looks at the clock",
+)
+every_option = click.option(
+    "--every-min", type=click.IntRange(1, 59), default=10, show_default=True, help="Minutes between two looks"
+)
+linger_option = click.option(
+    "--linger", is_flag=True, help="With systemd: also while you are not logged in (loginctl enable-linger)"
+)
+print_option = click.option(
+    "--print", "only_print", is_flag=True, help="Show what would be installed, and install nothing"
+)
+
+
+def kind_of(scheduler: str) -> str:
+    return best_kind() if scheduler == "auto" else scheduler
+
+
+def scheduled(
+    what: str, kind: str, words: Sequence[str], every_min: int = 10, *, path: str = "", first_min: int = 0
+) -> Schedule:
+    """`takeback WORDS` in the workspace that we are in, by this scheduler. `what` is the task, for its name."""
+    registry = Registry(config.state_home())
+    root = find_root(".", registry)
+    environment = [f"TAKEBACK_HOME={registry.home}"] if config.names_state_home() else []
+    environment += [f"PATH={path}"] if path else []
+    # -P: a file in the workspace must not pose as a module of Python.
+    program = [
+        *(["/usr/bin/env", *environment] if environment else []),
+        sys.executable,
+        "-P",
+        "-m",
+        "takeback",
+    ]
+    name = f"takeback-{what}-{registry.state_of(root).name}"
+    whole = [*program, "-C", os.fspath(root), *words]
+    return schedule(kind, name, whole, every_min, Path.home(), first_min)
+
+
+def texts_of(made: Schedule) -> dict[str, str]:
+    """What would be written, for people."""
+    texts = {str(path): data.decode() for path, data in made.files().items()}
+    return texts or {"crontab": getattr(made, "lines", str)()}
+
+
+def lingering_lines(made: Schedule, again: str) -> list[str]:
+    """That it runs only while its user is logged in, where that is so, and the command that changes it."""
+    if made.lingers():
+        return []
+    return [
+        "  runs only while you are logged in: systemd ends your timers when you log out",
+        f"  also when you are not   {again} --linger",
+    ]
+
+
+def absolute(words: Sequence[str]) -> list[str]:
+    """A command whose program is found whatever the scheduler's PATH is."""
+    found = shutil.which(words[0])
+    if found is None:
+        raise UsageError(
+            f"there is no command {words[0]}; nothing was installed", hint="name it with its path"
+        )
+    return [os.path.abspath(found), *words[1:]]
