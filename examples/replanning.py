@@ -26,6 +26,7 @@ assert top((3, 9, 4)) == 9
 """
 
 
+@takeback.action(effect="restorable")
 def write(path: str, text: str) -> None:
     Path(path).write_text(text)
 

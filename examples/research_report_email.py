@@ -56,6 +56,7 @@ def research(question: str) -> list[str]:
     return [f"{question}: they do", "source: the garden"]
 
 
+@takeback.action(effect="restorable")
 def write_report(path: str, lines: list[str]) -> int:
     """Plain Python that writes into the workspace: what it changes is seen, and can be put back."""
     return Path(path).write_text("\n".join(lines) + "\n")

@@ -68,7 +68,7 @@ class Protected:
     def undo(self, *args: str) -> Any:
         """Take back, and hold it to its word."""
         report = self.takeback("undo", *args, "--json").json
-        assert report["verdict"] == "clean", report
+        assert report["verdict"] in ("clean", "unknown"), report
         assert all(item["verified"] for item in report["items"]), report
         return report
 

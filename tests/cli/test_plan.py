@@ -59,12 +59,12 @@ def test_a_good_plan(call: Call, project: Path) -> None:
     lines = said.stdout.splitlines()
     assert lines[0] == "'report' has 3 steps and keeps to the rules. They would run in this order:"
     assert lines[1:4] == [
-        "  find: shop_tools:search, restorable",
-        "  write: shop_tools:write, restorable, after find",
+        "  find: shop_tools:search, unknown",
+        "  write: shop_tools:write, unknown, after find",
         "  mail: shop_tools:send, irreversible, after write",
     ]
     assert "waits for you   step mail" in said.stdout
-    assert "note            shop_tools:write does not say what it does" in said.stdout
+    assert "note            the effect of shop_tools:write is unknown" in said.stdout
     assert lines[-1] == "  run it          takeback plan run plan.json"
     assert sorted(os.listdir(project)) == before
 
@@ -82,7 +82,7 @@ def test_a_good_plan_as_json(call: Call) -> None:
     assert said["steps"][1] == {
         "id": "write",
         "tool": "shop_tools:write",
-        "effect": "restorable",
+        "effect": "unknown",
         "after": ["find"],
     }
 
@@ -159,7 +159,8 @@ def test_rules_that_make_no_sense(call: Call) -> None:
         ('[rules.paths]\nallow = "src"', "$.rules.paths.allow"),
         ("[rules.limits]\nsteps = -1", "$.rules.limits.steps"),
         ('[rules.effects]\nirreversible = "maybe"', "$.rules.effects.irreversible"),
-        ("[rules.effects]\nunknown = 'ask'", "unknown field `unknown`"),
+        ("[rules.effects]\nunknown = 'perhaps'", "$.rules.effects.unknown"),
+        ("[rules.effects]\nharmless = 'allow'", "unknown field `harmless`"),
         ("[rules.nonsense]", "unknown field `nonsense`"),
         ('[tools]\nput = "write"', "$.tools"),
     ]:

@@ -48,9 +48,10 @@ class Story:
         shared_with: tuple[str, ...] = (),
         in_doubt: bool = False,
         step: str = "",
+        effect: e.Effect = e.Effect.RESTORABLE,
     ) -> str:
         """An action that writes these versions, with its record before and after."""
-        began = self.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, step=step), stream)
+        began = self.tell(e.ActionBegan("tool", effect, step=step), stream)
         changes = []
         for name, new in writes.items():
             target = Target("files", name)

@@ -18,7 +18,8 @@ class KnowsPush:
     """Knows that git push cannot be taken back, and looks at the commands of a line one by one."""
 
     def __call__(self, command: str | Sequence[str]) -> Any:
-        return next((why for part in self._parts(command) if (why := knows_push(part))), knows_push("ls"))
+        found = map(knows_push, self._parts(command))
+        return next((one for one in found if one.effect is Effect.IRREVERSIBLE), knows_push("ls"))
 
     def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
         pushes = [part for part in self._parts(command) if part.startswith("git push")]

@@ -99,6 +99,18 @@ def test_a_record_comes_back_as_it_was() -> None:
     assert Record(envelope(event=e.RunEnded(e.Outcome.DONE)), "").id == ""
 
 
+class Word(str):
+    def __str__(self) -> str:
+        return "another text"
+
+
+def test_a_kind_of_text_is_stored_as_the_text_that_it_holds() -> None:
+    stored = unseal(seal(envelope(event=e.CheckpointTaken(Word("x"))))[0], "event 1")
+    assert stored == envelope() and type(stored.event.message) is str  # type: ignore[union-attr]
+    with pytest.raises(TypeError, match="an event cannot hold a object"):
+        seal(envelope(event=e.CheckpointTaken(object())))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b'{"v":1}', b"\xff", b'{"v":"x"}', seal(envelope())[0][:-2]]
 )

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from takeback.core.events import Effect
-from takeback.core.policy import Ground, Use, commands_in, foreseen, judge_call
+from takeback.core.policy import Foreseen, Ground, Use, commands_in, foreseen, judge_call
 from takeback.core.rules import CommandRules, Do, EffectRules, Rules
 
 
-def knows_push(command: str | Sequence[str]) -> str:
+def knows_push(command: str | Sequence[str]) -> Foreseen:
     words = command.split() if isinstance(command, str) else list(command)
-    return "it pushes" if words[:2] == ["git", "push"] else ""
+    if words[:1] == ["make"]:
+        return Foreseen(Effect.UNKNOWN, f"{words[1]} is made")
+    return Foreseen(Effect.IRREVERSIBLE, "it pushes") if words[:2] == ["git", "push"] else Foreseen()
 
 
 GROUND = Ground("/work", foresee=knows_push)
@@ -50,6 +52,43 @@ def test_anything_else_leaves_it(args: dict[str, Any]) -> None:
 
 def test_a_tool_that_declares_how_it_is_taken_back_has_thought_of_it() -> None:
     assert effect({"command": "git push"}, Effect.COMPENSABLE) is Effect.COMPENSABLE
+
+
+def test_a_command_that_cannot_be_judged_makes_it_unknown() -> None:
+    unknown = {"command": "make all"}
+    assert (
+        effect(unknown) is effect(unknown, Effect.NONE) is effect(unknown, Effect.UNKNOWN) is Effect.UNKNOWN
+    )
+    assert effect(unknown, Effect.IRREVERSIBLE) is Effect.IRREVERSIBLE
+    assert effect({"command": "git status"}, Effect.UNKNOWN) is Effect.UNKNOWN, (
+        "it may do more than its command"
+    )
+    for both in ({"cmd": "make all", "script": "git push"}, {"cmd": "git push", "script": "make all"}):
+        use = foreseen(Use("m:f", Effect.RESTORABLE), both, CommandRules(), GROUND)
+        assert (use.effect, use.because) == (Effect.IRREVERSIBLE, "it pushes"), "the worst of them counts"
+    two = {"cmd": "make one", "script": "make two"}
+    assert foreseen(Use("m:f", Effect.RESTORABLE), two, CommandRules(), GROUND).because == "one is made"
+
+
+def test_unknown_is_allowed_unless_a_rule_says_otherwise() -> None:
+    def judged(do: Do | None, undeclared: bool) -> tuple[Do, str]:
+        rules = Rules(effects=EffectRules(unknown=do))
+        found = judge_call(rules, "m:f", Effect.UNKNOWN, {}, GROUND, undeclared=undeclared)
+        return found.do, found.rule
+
+    assert judged(None, False) == judged(Do.ALLOW, False) == judged(Do.ALLOW, True) == (Do.ALLOW, "")
+    assert judged(None, True) == (Do.DENY, "autopilot")
+    for undeclared in (False, True):
+        assert judged(Do.ASK, undeclared) == (Do.ASK, "effects.unknown")
+        assert judged(Do.DENY, undeclared) == (Do.DENY, "effects.unknown")
+    declared = judge_call(Rules(), "m:f", Effect.RESTORABLE, {}, GROUND, undeclared=True)
+    assert declared.do is Do.ALLOW
+
+
+def test_a_refusal_shows_how_to_declare_a_function() -> None:
+    how = judge_call(Rules(), "shop.mail:send", Effect.UNKNOWN, {}, GROUND, undeclared=True).how
+    assert 'run.call(send, …, effect="…") or takeback.action(effect="…")(send)' in how
+    assert 'unknown = "allow" in [rules.effects] of takeback.toml' in how
 
 
 def test_without_anybody_who_knows_commands_nothing_is_raised() -> None:

@@ -318,6 +318,7 @@ def test_weaker_means_easier_to_take_back() -> None:
     assert plans.weaker(Effect.NONE, Effect.RESTORABLE)
     assert not plans.weaker(Effect.RESTORABLE, Effect.RESTORABLE)
     assert not plans.weaker(Effect.IRREVERSIBLE, Effect.COMPENSABLE)
+    assert plans.weaker(Effect.DEFERRED, Effect.UNKNOWN) and plans.weaker(Effect.UNKNOWN, Effect.IRREVERSIBLE)
 
 
 def test_a_step_can_be_made_by_hand() -> None:

@@ -380,6 +380,18 @@ def test_on_autopilot_a_question_is_a_refusal() -> None:
     ]
 
 
+def test_on_autopilot_a_plan_has_no_undeclared_tools() -> None:
+    def unknown(step: Step) -> Use:
+        return Use(step.tool, Effect.UNKNOWN, undeclared=step.id == "a")
+
+    plan = plan_of({"id": "a"}, {"id": "b"})
+    assert policy.check_plan(plan, Rules(), unknown, GROUND) == []
+    refused = policy.check_plan(plan, Rules(), unknown, GROUND, autopilot=True)
+    assert [(b.step, b.rule) for b in refused] == [("a", "autopilot")]
+    allowed = rules(effects={"unknown": "allow"})
+    assert policy.check_plan(plan, allowed, unknown, GROUND, autopilot=True) == []
+
+
 def test_a_reference_is_not_judged_before_it_is_known() -> None:
     plan = plan_of({"id": "a"}, {"id": "b", "args": {"path": {"$result": "a", "path": "/etc"}}})
     assert policy.check_plan(plan, Rules(), use, GROUND) == []

@@ -20,7 +20,7 @@ from takeback.core.events import (
     Outcome,
     RollbackKind,
 )
-from takeback.core.rollback import Do, OnConflict, Verdict, compose, judge, plan_rollback
+from takeback.core.rollback import Do, OnConflict, Verdict, compose, judge, plan_rollback, unknown_among
 from tests.core.story import Story, version
 
 UNDO, REDO = RollbackKind.UNDO, RollbackKind.REDO
@@ -250,10 +250,27 @@ def test_an_edit_and_its_reversal_leave_only_the_time_to_restore() -> None:
         ([Item(a("f"), Did.KEPT, verified=True)], Verdict.CLEAN),
         ([Item(a("f"), Did.RESTORED)], Verdict.PARTIAL),
         ([Item(a("f"), Did.FAILED, verified=True)], Verdict.PARTIAL),
+        ([Item(a("f"), Did.RESTORED, verified=True), Item(a("g"), Did.RESTORED)], Verdict.PARTIAL),
+        ([Item(a("f"), Did.RESTORED), Item(a("g"), Did.RESTORED, verified=True)], Verdict.PARTIAL),
+        ([Item(a("f"), Did.KEPT, verified=True), Item(a("g"), Did.CONFLICT, verified=True)], Verdict.PARTIAL),
     ],
 )
 def test_verdicts(items: list[Item], verdict: Verdict) -> None:
     assert judge(items) is verdict
+    # An effect that is not known makes no more of it than unknown, and nothing that failed less than partial.
+    assert judge(items, ["a1"]) is (Verdict.PARTIAL if verdict is Verdict.PARTIAL else Verdict.UNKNOWN)
+
+
+def test_an_undo_names_the_actions_whose_effects_are_unknown() -> None:
+    story = Story()
+    known = story.act({"f": "1"})
+    unknown = story.act({"g": "1"}, effect=Effect.UNKNOWN)
+    every = [known, unknown, "r2"]
+    assert unknown_among(story.history, UNDO, every) == (unknown,)
+    assert unknown_among(story.history, REDO, every) == unknown_among(story.history, UNDO, [known]) == ()
+    rollback = story.carry_out(story.plan(select.of_ids(story.history, [unknown])), UNDO)
+    assert unknown_among(story.history, UNDO, every) == (), "it was said when it was taken back"
+    assert unknown_among(story.history, UNDO, [rollback]) == ()
 
 
 # Any interleaving of two agents and a human

@@ -8,6 +8,7 @@ ran: list[str] = []
 """What was really called, in order."""
 
 
+@takeback.action(effect="restorable")
 def shell(command: str) -> str:
     ran.append(command)
     return "done"

@@ -162,7 +162,9 @@ def test_an_expectation_is_not_weaker_than_the_tool() -> None:
     weak = {**step("a", "wire", amount=1), "effect": "restorable"}
     assert f"step a expects {TOOLS}:wire to be restorable, but it is irreversible" in wrong(weak)
     odd = {**step("a", "write", path="x"), "effect": "compensable"}
-    assert "to be compensable, but it is restorable" in wrong(odd)
+    assert "to be compensable, but it is unknown" in wrong(odd)
+    claimed = {**step("a", "write", path="x"), "effect": "restorable"}
+    assert "to be restorable, but it is unknown" in wrong(claimed), "a plan is data, often a model's"
     careful = {**step("a", "write", path="x"), "effect": "irreversible"}
     ready = prepared(careful)
     assert ready.use(ready.order[0]).effect is Effect.IRREVERSIBLE
@@ -235,7 +237,7 @@ def test_a_tool_is_denied_and_allowed_by_any_name_that_leads_to_it() -> None:
 def test_a_tool_that_says_nothing_of_itself_is_noted() -> None:
     notes = prepared(step("a", "write", path="x"), step("b", "wire", amount=1)).notes
     assert notes == [
-        f"{TOOLS}:write does not say what it does; only what it changes in the workspace can be taken back"
+        f"the effect of {TOOLS}:write is unknown: only what it changes in the workspace can be taken back"
     ]
 
 

@@ -75,6 +75,7 @@ def test_data() -> None:
         "verdict": "clean",
         "preview": False,
         "finished_earlier": False,
+        "unknown": [],
         "items": [
             {"resource": "files", "target": "a", "did": "kept", "verified": True, "why": "you edited it"}
         ],

@@ -28,12 +28,14 @@ def answer(given: takeback.Action | takeback.Denied | takeback.Ask) -> dict[str,
 def main(root: str, do: str, key: str, *words: str) -> dict[str, Any]:
     with open_workspace(root, watching=False) as tb:
         if do == "attach":
-            return answer(tb.attach(key).begin(words[1], call_id=words[0]))
+            return answer(tb.attach(key).begin(words[1], call_id=words[0], effect="restorable"))
         session = tb.session("agent", key=key, pid=int(os.environ.get("AGENT_PID", "0")))
         if do == "begin":
             call, name, *more = words
             given, options = [*map(json.loads, more), {}, {}][:2]
-            return answer(session.begin(name, given, call_id=call, **options)) | {"run": session.id}
+            return answer(session.begin(name, given, call_id=call, **{"effect": "restorable", **options})) | {
+                "run": session.id
+            }
         if do == "end":
             return answer(session.action(words[0]).end(**json.loads(words[1])))
         session.end()

@@ -36,7 +36,7 @@ def shell(session: Session, command: str, call: str) -> str:
 
 
 def begun(session: Session, command: str, call: str) -> takeback.Action:
-    action = session.begin("Bash", {"command": command}, call_id=call)
+    action = session.begin("Bash", {"command": command}, call_id=call, effect="restorable")
     assert isinstance(action, takeback.Action), action
     return action
 
@@ -71,7 +71,7 @@ def test_an_editing_tool_that_names_a_file_outside(scene: Scene, beside: Path) -
 def test_what_cannot_be_captured_is_asked_for(scene: Scene, beside: Path) -> None:
     scene.human("takeback.toml", "[outside]\nmax-files = 2\n")
     session = scene.tb.session("agent", key="one")
-    asked = session.begin("Bash", {"command": "rm -rf ../tree"}, call_id="c1")
+    asked = session.begin("Bash", {"command": "rm -rf ../tree"}, call_id="c1", effect="restorable")
     assert isinstance(asked, takeback.Ask) and "was not captured" in asked.reason
     scene.tb.approve(asked.approval)
     action = begun(session, "rm -rf ../tree", "c1")
@@ -83,9 +83,11 @@ def test_what_cannot_be_captured_is_asked_for(scene: Scene, beside: Path) -> Non
 def test_on_autopilot_it_is_denied(scene: Scene, beside: Path) -> None:
     scene.human("takeback.toml", "[outside]\nmax-files = 2\n")
     session = scene.tb.session("agent", key="one", autopilot=True)
-    denied = session.begin("Bash", {"command": "rm -rf ../tree"}, call_id="c1")
+    denied = session.begin("Bash", {"command": "rm -rf ../tree"}, call_id="c1", effect="restorable")
     assert isinstance(denied, takeback.Denied) and "was not captured" in denied.reason
-    assert isinstance(session.begin("Bash", {"command": f"rm ../{X}"}, call_id="c2"), takeback.Action)
+    assert isinstance(
+        session.begin("Bash", {"command": f"rm ../{X}"}, call_id="c2", effect="restorable"), takeback.Action
+    )
 
 
 def test_a_call_of_a_run_is_looked_at_by_itself(scene: Scene, beside: Path) -> None:
@@ -173,7 +175,7 @@ def test_a_database_under_guard_has_one_owner(scene: Scene, beside: Path) -> Non
 
 def test_secrets_stay_out_of_the_journal(scene: Scene, beside: Path) -> None:
     given: dict[str, Any] = {"command": f"echo token=sk-abcdefghijklmnopqrstuvwx1234 > ../{X}"}
-    action = scene.tb.session("agent", key="one").begin("Bash", given, call_id="c1")
+    action = scene.tb.session("agent", key="one").begin("Bash", given, call_id="c1", effect="restorable")
     assert isinstance(action, takeback.Action)
     action.end("")
     bodies = b"".join(path.read_bytes() for path in scene.tb.state.glob("journal.db*"))

@@ -26,7 +26,7 @@ SAMPLE = [
 
 def begin(folder: Path, session: str) -> None:
     with open_workspace(folder / "work", home=folder / "state", watching=False) as tb:
-        tb.session("agent", key=session).begin("Write", {"path": session}, call_id="c1")
+        tb.session("agent", key=session).begin("Write", {"path": session}, call_id="c1", effect="restorable")
 
 
 def end(folder: Path, session: str) -> None:

@@ -149,7 +149,8 @@ class Workspace:
         done = self.do("undo", "--json", *args, code=code)
         if code == 0 and "--preview" not in args:
             report = done.json
-            assert report["verdict"] in ("clean", "nothing"), report
+            assert report["verdict"] in ("clean", "unknown", "nothing"), report
+            assert (report["verdict"] == "unknown") == bool(report["unknown"]), report
             assert all(item["verified"] for item in report["items"]), report
         return done
 

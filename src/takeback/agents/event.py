@@ -59,6 +59,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """The agent uses no other tool while it uses this one. So if it begins another, this one is over, told or not."""
     reads: bool = False
     """It is a tool of the agent's own that only looks. What others bring along may do anything, whatever its name."""
+    edits: bool = False
+    """It is a tool of the agent's own that writes the files which it names, and does nothing else."""
     delegates: bool = False
     """It only has a subagent work, whose own calls are told too."""
     quiet: bool = False

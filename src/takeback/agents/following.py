@@ -17,6 +17,7 @@ from takeback import workspace
 from takeback.agents import tampering, telling
 from takeback.agents.dialects import dialect
 from takeback.agents.event import Decision, Do, Event, Kind
+from takeback.core.events import Effect
 from takeback.core.lifecycle import Life
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
@@ -125,7 +126,7 @@ class Following:
             event.tool,
             event.args,
             call_id=self._call_id(session, event),
-            effect="none" if event.delegates or event.reads else "",
+            effect=_effect(event),
             ref=ALONE if event.alone else "",
             volatile=VOLATILE if event.command else (),
             asking=self._speech.can_ask(event),
@@ -294,6 +295,13 @@ def who(agent: str, event: Event) -> str:
 def is_of(actor: str, subagent: str) -> bool:
     """Whether an action's actor is this subagent; or, where it is empty, the agent itself."""
     return actor.endswith(f":{subagent}") if subagent else ":" not in actor
+
+
+def _effect(event: Event) -> Effect:
+    """What a tool of an agent does. A command is judged by its words; what others bring along may do anything."""
+    if event.delegates or event.reads:
+        return Effect.NONE
+    return Effect.RESTORABLE if event.command or event.edits else Effect.UNKNOWN
 
 
 def _key(agent: str, event: Event) -> str:

@@ -54,12 +54,15 @@ def summary_lines(
         whose = f"It, with the {plural(calls, 'call')} inside it," if calls else "It"
         lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
         if not undoing:
-            stays = any(leaves_something(history.actions[id]) for id in actions)
-            every = "take back files" if stays else "take it all back"
+            inner = [history.actions[id] for id in actions]
+            more = any(leaves_something(one) or one.is_unknown for one in inner)
+            every = "take back files" if more else "take it all back"
             lines.append(f"  {every.ljust(16)}   takeback undo {action.id}")
             lines.append(f"  look first         takeback diff {action.id}")
     elif child.code:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
+    if any(history.actions[id].is_unknown for id in actions):
+        lines.append("  unknown            whether it did anything elsewhere")
     lines += _on_the_outside(action.began)
     trespasses = workspace.locks.after(action)
     lines += [f"  changed under another's lock: {one}" for one in trespasses[:MISSED_SHOWN]]

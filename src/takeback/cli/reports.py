@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from takeback.agents.conversation import Fork
 
 NAMES_SHOWN = 8
+UNKNOWN_SHOWN = 3
 BY_HAND = "; by hand: "
 HIDDEN = "whether it changed anything is not known, for its database cannot be reached"
 _NOTHING = {
@@ -87,10 +88,11 @@ def print_report(
         )
     for id in report.passed:
         session.line(f"Passed over {_called(history, id)}: {HIDDEN}.")
-    if report.verdict is Verdict.NOTHING and not report.items:
+    if report.verdict in (Verdict.NOTHING, Verdict.UNKNOWN) and not report.items:
         session.line(_NOTHING_ELSE if report.unsettled else _NOTHING[report.kind])
         for id in report.unsettled:
             session.line(f"It is unknown whether {_called(history, id)} happened.  {way_to_settle(id)}")
+        _print_unknown(session, history, report)
         return 0
     titles = WOULD_TITLES if report.preview else TITLES
     called = ", ".join(_called(history, id) for id in _concerned(history, report))
@@ -135,6 +137,17 @@ def _print_items(session: Session, history: History, report: RollbackReport) -> 
             session.line(f"  {paint(head.ljust(10), bold=True)} {line}")
     for name in _staying(history, report):
         session.line(f"  {paint('stays'.ljust(10), bold=True)} what {name} did outside the workspace")
+    _print_unknown(session, history, report)
+
+
+def _print_unknown(session: Session, history: History, report: RollbackReport) -> None:
+    """Who may have done more than what can be found by looking."""
+    if not report.unknown:
+        return
+    names = [f"{shortened(history.actions[id].name, 60)} ({id})" for id in report.unknown[:UNKNOWN_SHOWN]]
+    left = len(report.unknown) - len(names)
+    every = ", ".join([*names, *([f"{left:,} more"] if left else [])])
+    session.line(f"  {paint('unknown'.ljust(10), bold=True)} whether {every} did anything elsewhere")
 
 
 def _print_part(session: Session, history: History, report: RollbackReport, run: Run) -> None:

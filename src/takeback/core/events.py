@@ -21,13 +21,15 @@ Mark = event_base.Mark
 
 
 class Effect(StrEnum):
-    """How an action can be taken back. Never guessed as safe: unknown means capture or gate."""
+    """How an action can be taken back, in the order of care. Never guessed as safe."""
 
     NONE = "none"
     RESTORABLE = "restorable"
     TRANSACTIONAL = "transactional"
     COMPENSABLE = "compensable"
     DEFERRED = "deferred"
+    UNKNOWN = "unknown"
+    """Nobody declared it, or its words do not tell. What it changed where we look is captured and taken back."""
     IRREVERSIBLE = "irreversible"
 
 

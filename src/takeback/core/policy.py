@@ -33,8 +33,16 @@ ALLOWED = "commands.allow"
 _SEVERITY = list(Do)
 
 
-Foresee = Callable[[str | Sequence[str]], str]
-"""Why a command cannot be taken back, in words: a line of shell, or a program with its arguments."""
+class Foreseen(msgspec.Struct, frozen=True):
+    """What is known of a command before it runs."""
+
+    effect: Effect = Effect.NONE
+    why: str = ""
+    """Why it cannot be taken back, or is unknown, in words."""
+
+
+Foresee = Callable[[str | Sequence[str]], Foreseen]
+"""Judges a command: a line of shell, or a program with its arguments."""
 
 
 @runtime_checkable
@@ -96,6 +104,8 @@ class Use(msgspec.Struct, frozen=True):
     """Why its effect is more than what it says of itself: a command that it is given."""
     uncaptured: str = ""
     """The same for a path that it names."""
+    undeclared: bool = False
+    """Nobody has said what it does, and on autopilot nobody would see it."""
 
 
 def judge_call(
@@ -107,12 +117,15 @@ def judge_call(
     *,
     earlier: int = 0,
     uncaptured: str = "",
+    undeclared: bool = False,
 ) -> Decision:
     """Whether this call may run. `earlier` is how often the run has called this tool already.
 
     Positional arguments have to be given their names first: a path is known by the name of its argument.
+    With `undeclared` nobody has said what it does, and nobody watches.
     """
-    found = list(_findings(rules, Use(name, effect, uncaptured=uncaptured), args, ground, earlier))
+    use = Use(name, effect, uncaptured=uncaptured, undeclared=undeclared)
+    found = list(_findings(rules, use, args, ground, earlier))
     return max(found, key=lambda decision: _SEVERITY.index(decision.do), default=Decision())
 
 
@@ -125,7 +138,8 @@ def check_plan(
     be asked, so what would have to be asked is broken too.
     """
     refused = (Do.DENY, Do.ASK) if autopilot else (Do.DENY,)
-    return [broken for do, broken in _judged(plan, rules, use_of, ground) if do in refused]
+    judged = _judged(plan, rules, use_of, ground, autopilot=autopilot)
+    return [broken for do, broken in judged if do in refused]
 
 
 def questions(plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground) -> list[Broken]:
@@ -134,7 +148,7 @@ def questions(plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: G
 
 
 def _judged(
-    plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground
+    plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground, *, autopilot: bool = False
 ) -> Iterator[tuple[Do, Broken]]:
     most, rules = rules.limits.steps, for_plans(rules)
     if most and len(plan.steps) > most:
@@ -143,6 +157,8 @@ def _judged(
     called: dict[str, int] = {}
     for step in in_order(plan):
         use = use_of(step)
+        if use.undeclared and not autopilot:
+            use = msgspec.structs.replace(use, undeclared=False)
         earlier = called.get(use.name, 0)
         called[use.name] = earlier + 1
         for found in _findings(rules, use, known_part(step.args), ground, earlier):
@@ -197,7 +213,7 @@ def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: Groun
         return
     patterns, commands = rules.commands.allow, list(commands_in(args, rules.commands.arguments))
     named = bool(use.uncaptured) and any(True for _ in paths_in(args))
-    if patterns and not named and all(knows.permits(command, patterns) for command in commands):
+    if patterns and commands and not named and all(knows.permits(command, patterns) for command in commands):
         yield Decision(Do.ALLOW, ALLOWED, "this command is among those that are allowed")
         return
     pattern = next(filter(None, map(knows.pattern, commands)), "")
@@ -208,14 +224,26 @@ def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: Groun
 
 def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
     name, effect = use.name, use.effect
-    do: Do = getattr(rules, effect)
-    if do is not Do.ALLOW:
+    do: Do | None = getattr(rules, effect)
+    how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
+    if do is None and use.undeclared:
+        why = "its effect is unknown: nobody declared it, and on autopilot nobody would see what it does"
+        yield Decision(Do.DENY, "autopilot", why, f"{_declare(name)}; or {how}")
+    elif do in (Do.ASK, Do.DENY):
         why = "effects of this kind are denied" if do is Do.DENY else "a human has to approve it"
-        how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
         # It is not the shell that is irreversible, but what it is to run.
         what = f"this command is {effect} ({use.because})" if use.because else f"{name} is {effect}"
         what += f" ({use.uncaptured})" if use.uncaptured and not use.because else ""
         yield Decision(do, f"effects.{effect}", f"{what}: {why}", how)
+
+
+def _declare(name: str) -> str:
+    """How whoever calls a function says what it does, also where it is one of a library."""
+    short = name.rpartition(":")[2]
+    return (
+        f'declare it: run.call({short}, …, effect="…") or takeback.action(effect="…")({short}), '
+        f"with one of {Effect.NONE}, {Effect.RESTORABLE} and {Effect.IRREVERSIBLE}"
+    )
 
 
 # Paths
@@ -302,20 +330,22 @@ _WORD_START = r"(?:^|(?<=[\s;&|(){}/`$=]))"
 _WORD_END = r"(?=$|[\s;&|(){}`<>])"
 
 
-FORESEEN = frozenset({Effect.NONE, Effect.RESTORABLE, Effect.IRREVERSIBLE})
-"""Effects that a command among the arguments may make worse."""
+FORESEEN = (Effect.NONE, Effect.RESTORABLE, Effect.UNKNOWN, Effect.IRREVERSIBLE)
+"""Effects that a command among the arguments may make worse, in the order of care."""
 
 
 def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: Ground) -> Use:
-    """The use of a tool, as irreversible where a command among its arguments is known to be.
+    """The use of a tool, with the effect of a command among its arguments where that is worse.
 
     A tool that declares how it is taken back has thought of it: then its own word counts.
     """
     if ground.foresee is None or use.effect not in FORESEEN:
         return use
     for command in commands_in(args, rules.arguments):
-        if why := ground.foresee(command):
-            return msgspec.structs.replace(use, effect=Effect.IRREVERSIBLE, because=why)
+        found = ground.foresee(command)
+        worse = FORESEEN.index(found.effect) - FORESEEN.index(use.effect)
+        if found.why and (worse > 0 or (worse == 0 and not use.because)):
+            use = msgspec.structs.replace(use, effect=found.effect, because=found.why)
     return use
 
 

@@ -13,6 +13,7 @@ import msgspec
 from takeback.core import ids
 from takeback.core.codec import digest
 from takeback.core.events import EVENTS_VERSION, ID_KIND, Event
+from takeback.core.values import bare
 from takeback.errors import CorruptionError, FormatTooNew
 
 
@@ -58,7 +59,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return ids.make(kind, self.seq) if kind else ""
 
 
-_encoder = msgspec.json.Encoder(order="sorted")
+def _kind_of_text(value: object) -> str:
+    """What a field that should be a text is given as: an enum's value, or a text of a class of its own."""
+    if isinstance(value, str):
+        return bare(value)
+    raise TypeError(f"an event cannot hold a {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(order="sorted", enc_hook=_kind_of_text)
 _decoder = msgspec.json.Decoder(Envelope)
 
 

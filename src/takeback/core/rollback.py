@@ -32,7 +32,7 @@ from itertools import pairwise
 import msgspec
 
 from takeback.core.change import Change, Entry, Target, Version
-from takeback.core.events import Did, Item
+from takeback.core.events import Did, Item, RollbackKind
 from takeback.core.history import History
 from takeback.core.selection import Selection
 
@@ -260,9 +260,14 @@ def _blockers(history: History, target: Target, entries: list[Entry]) -> tuple[s
 
 
 class Verdict(StrEnum):
-    """The whole of a rollback in one word. Clean means that every item was verified against the world."""
+    """The whole of a rollback in one word.
+
+    Clean means that every item was verified against the world and every effect is known. Unknown means the first
+    of these alone: an action that was taken back may have done more, elsewhere.
+    """
 
     CLEAN = "clean"
+    UNKNOWN = "unknown"
     PARTIAL = "partial"
     NOTHING = "nothing"
     CONFLICT = "conflict"
@@ -271,11 +276,22 @@ class Verdict(StrEnum):
 _OPEN = {Did.CONFLICT, Did.FAILED, Did.UNVERIFIABLE}
 
 
-def judge(items: Iterable[Item]) -> Verdict:
-    """The verdict on a rollback that was carried out."""
+def judge(items: Iterable[Item], unknown: Collection[str] = ()) -> Verdict:
+    """The verdict on a rollback that was carried out. `unknown` are actions that may have done more, elsewhere."""
     every = list(items)
-    if not every:
-        return Verdict.NOTHING
     if any(item.did in _OPEN or not item.verified for item in every):
         return Verdict.PARTIAL
-    return Verdict.CLEAN
+    if unknown:
+        return Verdict.UNKNOWN
+    return Verdict.CLEAN if every else Verdict.NOTHING
+
+
+def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tuple[str, ...]:
+    """The actions of which an undo cannot say that it takes back all that they did.
+
+    A redo and a restore speak of recorded items alone. What was taken back earlier was said then.
+    """
+    if kind is not RollbackKind.UNDO:
+        return ()
+    every = [action for id in of if (action := history.actions.get(id))]
+    return tuple(action.id for action in every if action.is_unknown and not history.is_undone(action.id))

@@ -58,6 +58,8 @@ class EffectRules(_Table, frozen=True):
     irreversible: Do = Do.ASK
     local: Local = Local.UNKNOWN
     """What that counts as which stays with this session: its own processes, servers here, its containers."""
+    unknown: Do | None = None
+    """Where nobody has set it, it is allowed; but an undeclared function is refused on autopilot."""
 
 
 class CommandRules(_Table, frozen=True):

@@ -11,6 +11,8 @@ from takeback.core import ids
 from takeback.core.change import Change, Entry
 from takeback.core.lifecycle import Life
 
+_IN_FILES = (e.Effect.RESTORABLE, e.Effect.UNKNOWN)
+
 
 class Breach(msgspec.Struct, frozen=True):
     """An event that the life of its subject does not allow."""
@@ -57,7 +59,12 @@ class Action(msgspec.Struct):
     @property
     def writes_files(self) -> bool:
         """Whether what it did is in files, where only a look finds it."""
-        return isinstance(self.began, e.ActionBegan) and self.began.effect is e.Effect.RESTORABLE
+        return isinstance(self.began, e.ActionBegan) and self.began.effect in _IN_FILES
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody knows what it did besides what was found by looking."""
+        return isinstance(self.began, e.ActionBegan) and self.began.effect is e.Effect.UNKNOWN
 
     @property
     def seq(self) -> int:

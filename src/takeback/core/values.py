@@ -56,16 +56,17 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         case None | bool():
             return value
         case str():
-            _refuse_unencodable(value, place)
-            return value
+            return _text(value, place)
         case int() | float():
             return _number(value, place)
         case dict():
             for key in value:
                 if not isinstance(key, str):
                     raise UsageError(f"{place} has the key {key!r}; keys are strings", hint="use str(key)")
-                _refuse_unencodable(key, f"a key of {place}")
-            return {str(key): _plain(item, f"{place}[{key!r}]", depth + 1) for key, item in value.items()}
+            return {
+                _text(key, f"a key of {place}"): _plain(item, f"{place}[{key!r}]", depth + 1)
+                for key, item in value.items()
+            }
         case list() | tuple():
             return [_plain(item, f"{place}[{index}]", depth + 1) for index, item in enumerate(value)]
     try:
@@ -79,19 +80,28 @@ def _plain(value: Any, place: str, depth: int) -> Any:
     return _plain(built, place, depth + 1)
 
 
+def bare(text: str) -> str:
+    """The text that a kind of str holds: an enum's value, or what a class of its own shows in another way."""
+    return str.__str__(text)
+
+
 def _number(value: int | float, place: str) -> int | float:
+    # Asked of the built-in types: a kind of them may tell something else of itself than what it holds.
     if isinstance(value, int):
-        if not -(2 ** (INTEGER_BITS - 1)) <= value < 2**INTEGER_BITS:
+        whole = int.__index__(value)
+        if not -(2 ** (INTEGER_BITS - 1)) <= whole < 2**INTEGER_BITS:
             raise UsageError(f"{place} is an integer of more than 64 bits", hint="keep it as a string")
-        return int(value)
-    if value != value or value in (float("inf"), float("-inf")):
-        raise UsageError(f"{place} is {value}, which JSON cannot hold", hint="use null or a string")
-    return float(value)
+        return whole
+    number = float.__float__(value)
+    if number != number or number in (float("inf"), float("-inf")):
+        raise UsageError(f"{place} is {number}, which JSON cannot hold", hint="use null or a string")
+    return number
 
 
-def _refuse_unencodable(text: str, place: str) -> None:
+def _text(value: str, place: str) -> str:
+    text = bare(value)
     if text.isascii():
-        return
+        return text
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -99,6 +109,7 @@ def _refuse_unencodable(text: str, place: str) -> None:
             f"{place} has half a character at {error.start}, which no text file can hold",
             hint="a name that is no UTF-8? keep os.fsencode(name).hex(), or a readable form of it",
         ) from None
+    return text
 
 
 def _encode(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from takeback.core.events import Effect, Handlers
+from takeback.core.plan import weaker
 from takeback.errors import UsageError
 from takeback.resources.calls.handlers import MAIN, name_of
 from takeback.resources.calls.resource import Call
@@ -88,13 +89,14 @@ def action(
 ) -> Any:
     """Declare how what a function does can be taken back. The function itself stays as it is.
 
-    With `undo` it is compensable. `check` looks at the world and gives what the call gave, or takeback.ABSENT.
+    With `undo` it is compensable; with neither `effect` nor `undo` its effect stays unknown. `check` looks at the
+    world and gives what the call gave, or takeback.ABSENT.
     `volatile` names arguments that do not belong to the intent, as a new id for each attempt.
     """
 
     def declaring(declared: F) -> F:
         chosen = effect_of(effect, undo)
-        _refuse_async(undo=undo, check=check)
+        refuse_idle("handler", undo=undo, check=check)
         called = name or _called(declared)
         made = Declared(called, chosen, undo, check, retries, tuple(retry_on), tuple(volatile))
         return declare(declared, made)
@@ -103,34 +105,41 @@ def action(
 
 
 def declare(function: F, made: Declared) -> F:
-    """Let a function say this of itself."""
-    setattr(function, _DECLARED, made)
+    """Let a function say this of itself; one that cannot, as a built-in one, gets something around it that does."""
+    try:
+        setattr(function, _DECLARED, made)
+    except (AttributeError, TypeError):
+        around: Any = functools.partial(function)
+        setattr(around, _DECLARED, made)
+        return around  # type: ignore[no-any-return]
     return function
 
 
-def is_declared(function: Function) -> bool:
-    """Whether a function says of itself what it does."""
-    return _found(function) is not None
-
-
-def _refuse_async(**named: Function | None) -> None:
+def refuse_idle(what: str, **named: Function | None) -> None:
+    """Raise for a function of which nothing would run if it were called: nobody waits for what it returns."""
     for role, handler in named.items():
-        if handler and is_async(unwrapped(handler)[0]):
+        if handler is None:
+            continue
+        function = unwrapped(handler)[0]
+        is_one = is_async(function)
+        if is_one or _is_generator(function):
+            kind = "a coroutine function, which nobody would wait for" if is_one else "a generator function"
             raise UsageError(
-                f"the {role} handler {_called(handler)} is a coroutine function, which nobody would wait for",
+                f"the {role} {what} {_called(handler)} is {kind}: nothing of it would run",
                 hint="use a plain function; it may call asyncio.run() itself",
             )
 
 
+def _is_generator(function: Function) -> bool:
+    called = getattr(type(function), "__call__", None)  # noqa: B004  as in is_async
+    kinds = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return any(is_kind(one) for is_kind in kinds for one in (function, called))
+
+
 def effect_of(named: str, undo: Function | None) -> Effect:
     if not named:
-        return Effect.COMPENSABLE if undo else Effect.RESTORABLE
-    try:
-        effect = Effect(named)
-    except ValueError:
-        raise UsageError(
-            f"{named!r} is no effect", hint="one of " + ", ".join(known.value for known in Effect)
-        ) from None
+        return Effect.COMPENSABLE if undo else Effect.UNKNOWN
+    effect = _named(named)
     if effect is Effect.COMPENSABLE and undo is None:
         raise UsageError("a compensable action needs an undo handler", hint="@action(undo=...)")
     if effect is not Effect.COMPENSABLE and undo is not None:
@@ -138,9 +147,35 @@ def effect_of(named: str, undo: Function | None) -> Effect:
     return effect
 
 
+def _named(effect: str) -> Effect:
+    try:
+        return Effect(effect)
+    except ValueError:
+        raise UsageError(
+            f"{effect!r} is no effect", hint="one of " + ", ".join(known.value for known in Effect)
+        ) from None
+
+
 def declared(function: Function) -> Declared:
-    """What a function declares. One that declares nothing is watched: what it does to the workspace comes back."""
-    return _found(function) or Declared(_called(function), Effect.RESTORABLE)
+    """What a function declares. What nobody declared is unknown: only what it does to the workspace comes back."""
+    return _found(function) or Declared(_called(function), Effect.UNKNOWN)
+
+
+def declared_here(own: Declared, named: str) -> Declared:
+    """The declaration of a function with the effect that its caller names.
+
+    Of one that is unknown the caller may say anything; of another one only what is more careful.
+    """
+    if not named or (effect := _named(named)) is own.effect:
+        return own
+    if effect is Effect.COMPENSABLE and own.undo is None:
+        raise UsageError("a compensable action needs an undo handler", hint="@action(undo=...)")
+    if own.effect is not Effect.UNKNOWN and weaker(effect, own.effect):
+        raise UsageError(
+            f"{own.name} is {own.effect}, as it declares itself, and not {effect}; it was not called",
+            hint="change its declaration, or name an effect that is more careful",
+        )
+    return msgspec.structs.replace(own, effect=effect)
 
 
 def unwrapped(

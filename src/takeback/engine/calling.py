@@ -16,7 +16,15 @@ from takeback.core import keys
 from takeback.core.subjects import Run
 from takeback.core.values import plain, said
 from takeback.engine import actions, arguments
-from takeback.engine.actions import Declared, Function, declared, hides_something, is_async, unwrapped
+from takeback.engine.actions import (
+    Declared,
+    Function,
+    declared,
+    declared_here,
+    hides_something,
+    is_async,
+    unwrapped,
+)
 from takeback.engine.at_work import AtWork, wholly
 from takeback.engine.calls import Seen
 from takeback.engine.ground import name_in_rules
@@ -73,6 +81,7 @@ class Caller:
         place: str,
         nth: Callable[[bytes], int],
         key: str,
+        effect: str,
         parent: str,
         step: str,
         looking: bool,
@@ -84,7 +93,7 @@ class Caller:
         self._asked_for = function
         self._facts = facts_of(function)
         self._function = self._facts.function
-        self._declared = self._facts.declared
+        self._declared = declared_here(self._facts.declared, effect)
         self._recorder = Recorder(run, parts, beat)
         self._ledger = parts.tracker.ledger
         self._calls = parts.calls
@@ -182,6 +191,7 @@ class Caller:
             self._step,
             self._parent,
             self._looking,
+            undeclared=self._declared.effect is e.Effect.UNKNOWN,
         )
 
     def _automatic_key(self, identity: str, intended: dict[str, Any]) -> str:
@@ -208,6 +218,7 @@ class Caller:
             named=wanted.named,
             seen=wanted.seen,
             uncaptured=wanted.uncaptured,
+            undeclared=wanted.undeclared,
         )
         return self._recorder.begin(wanted, passed)
 

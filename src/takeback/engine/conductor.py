@@ -16,6 +16,7 @@ from takeback.core.subjects import Action, Approval
 from takeback.core.subjects import Run as Recorded
 from takeback.core.values import plain
 from takeback.engine import gate
+from takeback.engine.actions import refuse_idle
 from takeback.engine.calls import Calls, in_doubt, told
 from takeback.engine.gate import Approve, Gate, Judge
 from takeback.engine.kept_file import KeptFile
@@ -74,6 +75,7 @@ class Conductor:
         return Run(self._parts(o, approve, approval_wait_s), o)
 
     def _parts(self, o: Options, approve: Approve | None = None, approval_wait_s: float = 3600.0) -> Parts:
+        refuse_idle("function", approve=approve)
         door = Gate(
             self._ledger,
             self._tracker.lock,
@@ -238,7 +240,9 @@ class Conductor:
 def options_of(
     name: str, *, on_conflict: str, invariants: Sequence[Callable[[], object]], **others: Any
 ) -> Options:
-    text_of("the name of the run", name)
-    text_of("the key of the run", others.get("key", ""))
+    name = text_of("the name of the run", name)
+    others["key"] = text_of("the key of the run", others.get("key", ""))
+    for invariant in invariants:
+        refuse_idle("of the run", invariant=invariant)
     seconds_of("wait_s", others.get("wait_s", 0))
     return Options(name, on_conflict=choice_of(on_conflict), invariants=tuple(invariants), **others)

@@ -78,8 +78,7 @@ class Deferring:
         it leaves when the step has committed, and cannot be held back by the run any more.
         """
         self.at_work.refuse_closed()
-        for what, text in (("the key of an intent", key), ("the ordering key", order)):
-            text_of(what, text)
+        key, order = text_of("the key of an intent", key), text_of("the ordering key", order)
         seconds_of("timeout_s", timeout_s)
         _refuse_no_number(tries)
         found, step = handler_of(handler, args, kwargs), innermost(self)  # type: ignore[arg-type]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from takeback.core import events as e
-from takeback.core.policy import fits
+from takeback.core.policy import Foreseen, fits
 from takeback.core.redact import redact
-from takeback.core.rules import Local, Rules
+from takeback.core.rules import Do, Local, Rules
 from takeback.core.subjects import Action
 from takeback.engine.ground import real_path, script_text
 from takeback.engine.ledger import Ledger
@@ -82,14 +82,17 @@ class Foresight:
     def _home_folder(self) -> str:
         return os.fspath(self._home() if callable(self._home) else self._home)
 
-    def __call__(self, command: str | Sequence[str]) -> str:
-        """Why a command cannot be taken back, in words; empty where it is not known to be one of these."""
+    def __call__(self, command: str | Sequence[str]) -> Foreseen:
+        """The effect of a command, with the reason where it is irreversible or unknown."""
         judged = self.judge(command)
-        return why_irreversible(judged) or why_uncaptured(self.survey(reached(judged)))
+        return foreseen(judged, self.survey(reached(judged)))
 
     def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
-        """Whether all of a command that cannot be taken back is named by these patterns, each part by itself."""
-        return all(
+        """Whether all of a command that cannot be taken back is named by these patterns, each part by itself.
+
+        What was not read to its end may do anything, so no pattern names it.
+        """
+        return self.judge(command).limit is None and all(
             any(fits(pattern, reason.command, begins=True) for pattern in patterns)
             for reason in self._irreversible(command)
         )
@@ -177,20 +180,35 @@ def why_uncaptured(survey: Survey) -> str:
     return f"it writes outside the workspace, and {survey.missed[0]}{more}"
 
 
+def foreseen(judged: Judgement, survey: Survey) -> Foreseen:
+    """The effect of a command: what it says, and what of that is not captured."""
+    if why := why_irreversible(judged) or why_uncaptured(survey):
+        return Foreseen(e.Effect.IRREVERSIBLE, why)
+    if why := _why(judged, e.Effect.UNKNOWN):
+        return Foreseen(e.Effect.UNKNOWN, why)
+    return Foreseen()
+
+
 def why_irreversible(judged: Judgement) -> str:
-    reason = judged.main
-    if reason is None or reason.reach != e.Effect.IRREVERSIBLE.value:
-        return why_limited(judged)
-    where = f" (rule {reason.rule}, {reason.where})" if reason.where else ""
-    return (f"{redact(reason.command)} {reason.why}" if reason.command else reason.why) + where
+    """Why a command is held: it cannot be taken back, or it was not read to its end and may be such a one."""
+    return _why(judged, e.Effect.IRREVERSIBLE) or why_limited(judged)
 
 
 def why_limited(judged: Judgement) -> str:
-    """Why a command was not read to its end, if it was not: then it is held like one that cannot be taken back."""
+    """Why a command was not read to its end, if it was not."""
     if judged.limit is None:
         return ""
     where = f" ({judged.limit.where})" if judged.limit.where else ""
-    return f"{judged.limit.why}{where}, so nobody can tell what it does"
+    return f"{judged.limit.why}{where}, so it is unknown what it does"
+
+
+def _why(judged: Judgement, effect: e.Effect) -> str:
+    """Why a command is judged to have this effect, if it is the worst of it."""
+    reason = judged.main
+    if reason is None or reason.reach != effect.value:
+        return ""
+    where = f" (rule {reason.rule}, {reason.where})" if reason.where else ""
+    return (f"{redact(reason.command)} {reason.why}" if reason.command else reason.why) + where
 
 
 def leaves_something(action: Action) -> bool:
@@ -199,13 +217,26 @@ def leaves_something(action: Action) -> bool:
     return isinstance(began, e.ActionBegan) and began.effect is e.Effect.IRREVERSIBLE and not began.call_key
 
 
-def refuse_on_autopilot(ledger: Ledger, name: str, actor: str, parent: str, why: str) -> None:
-    """Record that a command was not begun, and say so. On autopilot nobody can be asked."""
+def refuse_on_autopilot(
+    ledger: Ledger, name: str, actor: str, parent: str, found: Foreseen, unknown: Do | None
+) -> None:
+    """Refuse a command that cannot be taken back, with a record of it. On autopilot nobody can be asked.
+
+    `unknown` is what the rules say of commands whose effect is unknown, if anything.
+    """
+    if found.effect is e.Effect.IRREVERSIBLE:
+        said = f"{found.why}, and that cannot be taken back"
+        rule, hint = "autopilot", "run it without --autopilot"
+    elif found.effect is e.Effect.UNKNOWN and unknown in (Do.ASK, Do.DENY):
+        said = f"its effect is unknown ({found.why})"
+        rule, hint = "effects.unknown", "run it without --autopilot"
+    else:
+        return
     parent = parent if parent in ledger.refresh().actions else ""
-    refused = e.ActionRefused(name, e.Effect.IRREVERSIBLE, why, "autopilot")
+    refused = e.ActionRefused(name, found.effect, found.why, rule)
     (began,) = ledger.append([e.RunBegan(name, actor=actor, parent=parent, autopilot=True)])
     ledger.append([refused, e.RunEnded(e.Outcome.STOPPED, "its command was refused")], began.id)
     raise RefusedError(
-        f"{name} was refused: {why}, and that cannot be taken back. It was not started",
-        hint="the rule is autopilot: run it without --autopilot",
+        f"{name} was refused: {said}. It was not started",
+        hint=f"the rule is {rule}: {hint}",
     )

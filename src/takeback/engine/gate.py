@@ -43,7 +43,16 @@ class Ruling(msgspec.Struct, frozen=True):
 class Judge(Protocol):
     """Says what the rules say."""
 
-    def __call__(self, name: str, effect: e.Effect, arguments: Any, /, *, uncaptured: str = "") -> Ruling: ...
+    def __call__(
+        self,
+        name: str,
+        effect: e.Effect,
+        arguments: Any,
+        /,
+        *,
+        uncaptured: str = "",
+        undeclared: bool = False,
+    ) -> Ruling: ...
     def effect(self, effect: e.Effect, arguments: Any, /) -> e.Effect: ...
     def outside(self, arguments: Any, paths: Sequence[str], /) -> Survey: ...
     def touches(self, arguments: Any, paths: Sequence[str], /) -> list[Reached]: ...
@@ -95,22 +104,33 @@ class Gate:
         return self._judge.touches(arguments, paths)
 
     def rule(
-        self, name: str, effect: e.Effect, arguments: Any, key: str = "", *, uncaptured: str = ""
+        self,
+        name: str,
+        effect: e.Effect,
+        arguments: Any,
+        key: str = "",
+        *,
+        uncaptured: str = "",
+        undeclared: bool = False,
     ) -> Ruling:
         """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.
 
         With the `key` of an action it is judged, and counted, once, however often it is tried. `uncaptured` says
-        what of the paths that it names cannot be taken back.
+        what of the paths that it names cannot be taken back. What nobody has declared is not begun on autopilot,
+        unless the rules allow it.
         """
         if key in self._asked:
             return self._asked[key]
-        ruling = self._ruled(name, effect, arguments, uncaptured)
+        ruling = self._ruled(name, effect, arguments, uncaptured, undeclared=undeclared)
         if key and ruling.do == "ask":
             self._asked[key] = ruling
         return ruling
 
-    def _ruled(self, name: str, effect: e.Effect, arguments: Any, uncaptured: str) -> Ruling:
-        ruling = self._judge(name, effect, arguments, uncaptured=uncaptured)
+    def _ruled(
+        self, name: str, effect: e.Effect, arguments: Any, uncaptured: str, *, undeclared: bool
+    ) -> Ruling:
+        undeclared = undeclared and self._autopilot
+        ruling = self._judge(name, effect, arguments, uncaptured=uncaptured, undeclared=undeclared)
         allowed = ruling.do == "allow" and ruling.rule == ALLOWED
         if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow" and not allowed:
             return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
@@ -130,6 +150,7 @@ class Gate:
         named: Any = None,
         seen: Any = None,
         uncaptured: str = "",
+        undeclared: bool = False,
     ) -> list[e.Event]:
         """Let an action through, or raise. Gives the events that are to be recorded with its beginning.
 
@@ -137,7 +158,7 @@ class Gate:
         `seen` is what of them may be shown.
         """
         judged = arguments if named is None else named
-        ruling = self.rule(tool or name, effect, judged, uncaptured=uncaptured)
+        ruling = self.rule(tool or name, effect, judged, uncaptured=uncaptured, undeclared=undeclared)
         if ruling.do == "allow":
             return []
         seen = view(arguments) if seen is None else seen

@@ -42,7 +42,7 @@ class Judging:
         self._touches = touches
         self._here = here
         self._called = Counter[str]()
-        self._by_effect: dict[tuple[str, Effect], Ruling] = {}
+        self._by_effect: dict[tuple[str, Effect, bool], Ruling] = {}
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
 
     def go_on(self, tools: Iterable[str]) -> None:
@@ -72,21 +72,38 @@ class Judging:
         more = self._rules.paths.arguments if self._rules.paths else ()
         return commands_in(given, self._rules.commands.arguments), tuple(paths_in(given, more)), paths
 
-    def __call__(self, name: str, effect: Effect, arguments: Any, *, uncaptured: str = "") -> Ruling:
+    def __call__(
+        self,
+        name: str,
+        effect: Effect,
+        arguments: Any,
+        *,
+        uncaptured: str = "",
+        undeclared: bool = False,
+    ) -> Ruling:
         """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""
         given = _by_name(arguments)
         if not self._ruled and not uncaptured and not any(commands_in(given)):
             # The usual case, and calls are frequent: nothing is said but on effects.
-            ruling = self._by_effect.get((name, effect))
+            ruling = self._by_effect.get((name, effect, undeclared))
             if ruling is None:
-                found = judge_call(self._rules, name, effect, {}, Ground(self._root))
+                found = judge_call(self._rules, name, effect, {}, Ground(self._root), undeclared=undeclared)
                 ruling = Ruling(found.do.value, found.rule, found.why, found.how)
-                self._by_effect[name, effect] = ruling
+                self._by_effect[name, effect, undeclared] = ruling
             return ruling
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
         ground = ground_of(self._root, self._rules.tools, self._short, self._foresee, self._here())
         earlier = self._called[name]
-        found = judge_call(self._rules, name, effect, given, ground, earlier=earlier, uncaptured=uncaptured)
+        found = judge_call(
+            self._rules,
+            name,
+            effect,
+            given,
+            ground,
+            earlier=earlier,
+            uncaptured=uncaptured,
+            undeclared=undeclared,
+        )
         self._called[name] += 1
         return Ruling(found.do.value, found.rule, found.why, found.how)
 

@@ -7,7 +7,6 @@ continued after a crash and answered from the record by the ordinary road, and n
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import os
 import sys
@@ -24,11 +23,11 @@ from takeback.core.plan import Plan, Step, default_key, in_order, known_part, re
 from takeback.core.policy import Broken, Foresee, Ground, Use
 from takeback.core.rules import Do, Rules, for_plans
 from takeback.core.values import plain
-from takeback.engine.actions import declare, declared, is_async, is_declared, unwrapped
+from takeback.engine.actions import declared
 from takeback.engine.ground import ground_of, name_in_rules
 from takeback.errors import RefusedError, TakebackError, UsageError
 
-RESERVED = {"key"}
+RESERVED = {"key", "effect"}
 """Arguments by name that `run.call` keeps for itself; a tool gets its own of that name by place."""
 
 Tell = Callable[[str, str], None]
@@ -60,8 +59,6 @@ class Tool(msgspec.Struct, frozen=True):
     target: str
     function: Callable[..., Any]
     effect: Effect
-    declared: bool
-    """Whether it says itself what it does, by @takeback.action."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -89,7 +86,9 @@ class Prepared(msgspec.Struct, frozen=True):
         if target not in self.tools:
             return Use(target, step.effect or Effect.NONE)
         tool = self.tools[target]
-        use = Use(name_in_rules(tool.function, target), step.effect or tool.effect, also=target)
+        effect = step.effect or tool.effect
+        undeclared = effect is Effect.UNKNOWN
+        use = Use(name_in_rules(tool.function, target), effect, also=target, undeclared=undeclared)
         return policy.foreseen(use, known_part(step.args), self.rules.commands, self.ground)
 
 
@@ -131,9 +130,9 @@ def prepare(
         broken=policy.check_plan(plan, rules, prepared.use, ground, autopilot=autopilot),
         asks=policy.questions(plan, rules, prepared.use, ground),
         notes=[
-            f"{tool.target} does not say what it does; only what it changes in the workspace can be taken back"
+            f"the effect of {tool.target} is unknown: only what it changes in the workspace can be taken back"
             for tool in tools.values()
-            if not tool.declared
+            if tool.effect is Effect.UNKNOWN
         ],
     )
 
@@ -192,7 +191,9 @@ def _call(
                 f"step {step.id} was refused before it ran: {found.why} (rule {found.rule})", hint=found.how
             )
     by_place, by_name = _passed(tool, args)
-    result = run.call(_with_care(tool, use.effect), *by_place, **by_name)
+    # More careful than what the tool says of itself, where the plan expects so.
+    expected = {"effect": step.effect.value} if step.effect else {}
+    result = run.call(tool.function, *by_place, **by_name, **expected)
     if inspect.isawaitable(result):
         result = asyncio.run(_awaited(result))
     # As another process would read it from the record, so that a reference means the same there.
@@ -201,26 +202,6 @@ def _call(
 
 async def _awaited(result: Any) -> Any:
     return await result
-
-
-def _with_care(tool: Tool, effect: Effect) -> Callable[..., Any]:
-    """The tool, declared as the plan expects it where that is more careful than what it says of itself."""
-    function = tool.function
-    if effect is tool.effect:
-        return function
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    @functools.wraps(function)
-    async def call_later(*args: Any, **kwargs: Any) -> Any:
-        return await function(*args, **kwargs)
-
-    chosen = call_later if is_async(unwrapped(function)[0]) else call
-    # A partial, or an object, has no name of its own that the rules would know.
-    chosen.__module__, _, chosen.__qualname__ = name_in_rules(function).partition(":")
-    return declare(chosen, msgspec.structs.replace(declared(function), effect=effect))
 
 
 # Looking
@@ -264,7 +245,7 @@ def import_tool(target: str) -> Tool:
         sys.dont_write_bytecode = writes
     if not callable(found):
         raise UsageError(f"{target} is a {type(found).__name__}, not a function")
-    return Tool(target, found, declared(found).effect, is_declared(found))
+    return Tool(target, found, declared(found).effect)
 
 
 def _misfits(prepared: Prepared, step: Step) -> list[str]:
@@ -283,10 +264,14 @@ def _misfits(prepared: Prepared, step: Step) -> list[str]:
 
 
 def _may_expect(expected: Effect | None, own: Effect) -> bool:
-    """What a tool says of itself, or more care than that; but other effects than these two need the tool's help."""
+    """What a tool says of itself, or more care than that; but other effects than these need the tool's help.
+
+    A plan cannot make a tool known that says nothing of itself: it is data, often a model's.
+    """
     if expected is None or expected is own:
         return True
-    return expected in (Effect.RESTORABLE, Effect.IRREVERSIBLE) and not weaker(expected, own)
+    careful = (Effect.RESTORABLE, Effect.UNKNOWN, Effect.IRREVERSIBLE)
+    return expected in careful and not weaker(expected, own)
 
 
 def _passed(tool: Tool, args: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

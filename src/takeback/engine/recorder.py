@@ -77,6 +77,8 @@ class Wanted(msgspec.Struct, frozen=True):
     step: str = ""
     parent: str = ""
     looking: bool = False
+    undeclared: bool = False
+    """Whether nobody has said what it does."""
     apart: bool = False
     """Whether another process may end it, so that its beginning is recorded also where it has no effect."""
     actor: str = ""
@@ -117,7 +119,7 @@ class Recorder:
         What it names outside the workspace has to be looked at before and after, whoever looks around it.
         """
         effect = self.gate.effect(wanted.effect, wanted.named)
-        if effect not in (e.Effect.RESTORABLE, e.Effect.IRREVERSIBLE):
+        if effect not in (e.Effect.RESTORABLE, e.Effect.UNKNOWN, e.Effect.IRREVERSIBLE):
             return wanted if effect is wanted.effect else msgspec.structs.replace(wanted, effect=effect)
         survey = self.gate.outside(wanted.named, wanted.paths)
         looking = wanted.looking or bool(survey.places)

@@ -91,6 +91,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     """What `--on-conflict` can be where it stopped, so that it would not stop again; nothing for a restore."""
     passed: tuple[str, ...] = ()
     """Later actions that may have changed something where nobody can look now, and that were passed over."""
+    unknown: tuple[str, ...] = ()
+    """Actions of which nobody knows what they did besides what is listed here: effects elsewhere are not known."""
     unsettled: tuple[str, ...] = ()
     """Actions that an earlier undo has reported as unknown: without an id nothing more is done about them."""
 
@@ -100,13 +102,17 @@ class RollbackReport(msgspec.Struct, frozen=True):
             names, why = _names(item.target.said for item in conflicts), conflicts[0].why
             return f"Stopped at {names}: {why}. Nothing was {_NOTHING_DONE[self.kind]}."
         if not self.items:
-            return f"Nothing to {DOING[self.kind]}."
+            return f"Nothing to {DOING[self.kind]}.{self._elsewhere()}"
         parts = [f"{did} {_names(self.said[t] for t in targets)}" for did, targets in self.grouped()]
         verb = (WOULD_TITLES if self.preview else TITLES)[self.kind]
         text = f"{verb} {_counted(len(self.achieved))}: {', '.join(parts) or 'all was as before'}."
         if not self.preview:
             text += f" Verified {sum(item.verified for item in self.items)} of {len(self.items)}."
-        return text
+        return text + self._elsewhere()
+
+    def _elsewhere(self) -> str:
+        whose = _names(self.unknown)
+        return f" Unknown: whether {whose} did anything elsewhere." if self.unknown else ""
 
     @property
     def achieved(self) -> list[ReportItem]:
@@ -138,6 +144,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
             "verdict": self.verdict.value,
             "preview": self.preview,
             "finished_earlier": self.finished_earlier,
+            "unknown": list(self.unknown),
             "items": [item.data() for item in self.items],
             **({"passed_over": list(self.passed)} if self.passed else {}),
             **({"unsettled": list(self.unsettled)} if self.unsettled else {}),
@@ -152,6 +159,7 @@ def of_plan(
     *,
     preview: bool,
     choices: tuple[str, ...] = (),
+    unknown: tuple[str, ...] = (),
 ) -> RollbackReport:
     """What a plan would do, or why it was not begun. `minor` are targets that follow from others."""
     stopped = bool(plan.conflicts) and not preview
@@ -172,9 +180,13 @@ def of_plan(
         verdict = Verdict.CONFLICT
     elif any(item.do is Do.LEAVE for item in plan.items):
         verdict = Verdict.PARTIAL
+    elif unknown:
+        verdict = Verdict.UNKNOWN
     elif not any(item.changes_something for item in plan.items):
         verdict = Verdict.NOTHING
-    return RollbackReport("", kind, plan.of, verdict, items, preview=preview, choices=choices)
+    return RollbackReport(
+        "", kind, plan.of, verdict, items, preview=preview, choices=choices, unknown=unknown
+    )
 
 
 TRY_AGAIN = "try again"

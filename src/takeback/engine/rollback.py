@@ -17,7 +17,7 @@ from takeback import faults
 from takeback.core import events as e
 from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target, Version
-from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback
+from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback, unknown_among
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine import deeds, elsewhere, restoring, unseen
 from takeback.engine.calls import Calls, left_standing
@@ -252,7 +252,8 @@ class Rollbacks:
         choices: tuple[str, ...] = (),
     ) -> RollbackReport:
         says, follows = self._says, self.tracker.follows
-        report = of_plan(plan, kind.value, says, follows, preview=preview, choices=choices)
+        unknown = unknown_among(self.ledger.history, kind, plan.of)
+        report = of_plan(plan, kind.value, says, follows, preview=preview, choices=choices, unknown=unknown)
         if preview:
             return report
         if plan.conflicts:
@@ -295,6 +296,7 @@ class Rollbacks:
     ) -> RollbackReport:
         swapped: dict[Target, Swapped] = {}
         fresh = not finished_earlier
+        unknown = unknown_among(self.ledger.history, began.kind, began.of)
         for resource, swaps in deeds.in_order(self.tracker.resources.values(), began):
             name = resource.name
             since = next((mark for mark in began.marks if mark.resource == name), None)
@@ -317,7 +319,15 @@ class Rollbacks:
         written = {change.target: change for change in began.swaps}
         shown = tuple(self._shown(item, written.get(item.target)) for item in items)
         kind = began.kind.value
-        return RollbackReport(id, kind, began.of, judge(items), shown, finished_earlier=finished_earlier)
+        return RollbackReport(
+            id,
+            kind,
+            began.of,
+            judge(items, unknown),
+            shown,
+            finished_earlier=finished_earlier,
+            unknown=unknown,
+        )
 
     def _shown(self, item: e.Item, change: Change | None) -> ReportItem:
         resource = self.tracker.resources[item.target.resource]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
@@ -15,7 +15,7 @@ import msgspec
 from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.lifecycle import Life
-from takeback.core.memory import is_whole, spliced
+from takeback.core.memory import is_whole, keys_of, spliced
 from takeback.core.redact import redact
 from takeback.core.rollback import Verdict
 from takeback.core.subjects import Checkpoint
@@ -269,7 +269,7 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
 
     def step(self, name: str, *, retries: int = 0) -> Step:
         """A step of the plan: `with run.step("edit"):`. Its `done` says that an earlier attempt completed it."""
-        text_of("the name of a step", name)
+        name = text_of("the name of a step", name)
         above = innermost(self)
         path = redact(f"{above.path}/{name}" if above else name)
         self._names[path] += 1
@@ -277,13 +277,25 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
             path = f"{path}#{self._names[path]}"
         return Step(self, path, above, retries)
 
-    def call(self, function: Function, /, *args: Any, key: str = "", **kwargs: Any) -> Any:
+    def steps(self, names: Iterable[str], *, retries: int = 0) -> Iterator[Step]:
+        """Those of these steps that no earlier attempt completed, each as a block of its own.
+
+        `for step in run.steps(["edit", "test"]):` and in it `with step:`. So what is done is not done again.
+        """
+        for name in names:
+            step = self.step(name, retries=retries)
+            if not step.is_over():
+                yield step
+
+    def call(self, function: Function, /, *args: Any, key: str = "", effect: str = "", **kwargs: Any) -> Any:
         """Make a call, recorded before and after. A call that was completed gives its recorded result instead.
 
-        A coroutine function gives an awaitable.
+        `effect` declares what the function does, where it does not say so itself. A coroutine function gives an
+        awaitable.
         """
         self.at_work.refuse_forked()
-        return self._caller(function, text_of("the key of a call", key)).make(args, kwargs)
+        key, effect = text_of("the key of a call", key), text_of("the effect of a call", effect)
+        return self._caller(function, key, effect).make(args, kwargs)
 
     def database(self, place: str) -> Database:
         """A database, as a block: `with run.database("app.db") as db:`. It commits with the step, or not at all."""
@@ -331,7 +343,7 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
                 invariant() is not False, f"{getattr(invariant, '__name__', invariant)} does not hold"
             )
 
-    def _caller(self, function: Function, key: str) -> Caller:
+    def _caller(self, function: Function, key: str, effect: str) -> Caller:
         step = innermost(self)
         return Caller(
             function,
@@ -340,6 +352,7 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
             place=step.path if step else "",
             nth=self._nth,
             key=key,
+            effect=effect,
             parent=self._innermost(),
             step=step.id if step else "",
             looking=self.options.checkpoint == "action",
@@ -373,6 +386,8 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
     def _remember(self, changes: tuple[Change, ...]) -> None:
         self.at_work.refuse_closed()
         self._ledger.append([e.ChangesSeen(self._innermost(), changes)], self.id)
+        if (step := innermost(self)) and step.done:
+            step.warn_again(f"{'/'.join(keys_of(change.target.name))} in memory" for change in changes)
 
     def _pretend(self, changes: tuple[Change, ...]) -> None:
         """A committed run that is gone through again changes its own copy, not what is recorded."""

@@ -20,7 +20,7 @@ from takeback.core.values import plain, said, view
 from takeback.engine import actions
 from takeback.engine.actions import Declared, Function
 from takeback.engine.calls import Seen
-from takeback.engine.gate import Ruling, verdict
+from takeback.engine.gate import Gate, Ruling, verdict
 from takeback.engine.recorder import Parts, Recorder, Wanted
 from takeback.engine.replanning import seconds_of, text_of
 from takeback.errors import UsageError
@@ -185,12 +185,14 @@ class Seam:
 
         What changes until its end belongs to it. A call_id that was begun already gives the same action.
         `parent` is the call_id of an action inside which this one happens. `volatile` names arguments that do not
-        belong to the intent. With `asking` the caller asks the human itself, so what has to be asked is begun.
+        belong to the intent. Without an `effect` it is unknown. With `asking` the caller asks the human itself, so
+        what has to be asked is begun.
         `paths` are files that it is going to write, where its arguments do not tell: those outside the workspace
         are captured too.
         """
-        text_of("the name of an action", name)
-        if not text_of("the call_id of an action", call_id):
+        name, call_id = text_of("the name of an action", name), text_of("the call_id of an action", call_id)
+        actions.refuse_idle("handler", undo=undo, check=check)
+        if not call_id:
             raise UsageError(f"{name} has no call_id, so nobody could end it; it was not begun")
         declared = Declared(name, actions.effect_of(effect, undo), undo, check)
         given = plain(dict(args or {}), f"the arguments of {name}")
@@ -212,6 +214,7 @@ class Seam:
                 place.step,
                 place.parent,
                 looking=declared.effect is not e.Effect.NONE,
+                undeclared=not effect and undo is None,
                 apart=True,
                 actor=place.actor,
                 session=place.session,
@@ -258,13 +261,7 @@ class Seam:
                 return Action(recorder, known, self._still_asked(known, wanted))
             self._refuse_ended(recorder.run)
             locked = recorder.locked(wanted)
-            ruling = (
-                locked
-                if locked.do == "deny"
-                else gate.rule(
-                    wanted.tool, wanted.effect, wanted.named, wanted.key, uncaptured=wanted.uncaptured
-                )
-            )
+            ruling = locked if locked.do == "deny" else _rule(gate, wanted)
             passed: list[e.Event] = []
             if ruling.do == "ask" and asking:
                 _, id = recorder.begin(
@@ -301,12 +298,7 @@ class Seam:
     def _still_asked(self, known: Recorded, wanted: Wanted) -> str:
         """Why an action that was begun already has to be asked about: whoever asks may not have heard it."""
         asked = known.life is Life.OPEN and ASKED in getattr(known.began, "ref", "").split()
-        gate = self._parts.gate
-        return (
-            gate.rule(wanted.tool, wanted.effect, wanted.named, wanted.key, uncaptured=wanted.uncaptured).why
-            if asked
-            else ""
-        )
+        return _rule(self._parts.gate, wanted).why if asked else ""
 
     def _refuse_ended(self, run: RecordedRun) -> None:
         if run.life is not Life.OPEN:
@@ -314,3 +306,14 @@ class Seam:
                 f"run {run.id} is {run.life}, so nothing can be begun in it; nothing was begun",
                 hint="begin another run",
             )
+
+
+def _rule(gate: Gate, wanted: Wanted) -> Ruling:
+    return gate.rule(
+        wanted.tool,
+        wanted.effect,
+        wanted.named,
+        wanted.key,
+        uncaptured=wanted.uncaptured,
+        undeclared=wanted.undeclared,
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -18,6 +20,8 @@ from takeback.errors import LeaseLost, UsageError
 if TYPE_CHECKING:
     from takeback.engine.databases import Database
     from takeback.engine.runs import Run
+
+NAMES_SHOWN = 3
 
 _here: ContextVar[tuple[Step, ...]] = ContextVar("takeback-steps", default=())
 
@@ -38,8 +42,14 @@ class Step:
         self.id = ""
         self.body = ""
         self.done = False
+        self._looked = False
         self.held: list[Database] = []
         """Transactions that last only if the step does."""
+
+    @property
+    def name(self) -> str:
+        """Its own name, without those of the steps around it."""
+        return self.path.removeprefix(f"{self.above.path}/") if self.above else self.path
 
     def __enter__(self) -> Step:
         self._begin()
@@ -68,15 +78,22 @@ class Step:
         if cancelled:
             raise cancelled
 
-    def _begin(self) -> None:
+    def is_over(self) -> bool:
+        """Whether an earlier attempt completed it, so that its block need not be gone through."""
         run = self.run
-        run.at_work.refuse_closed()
         history = run._ledger.history
         for step in list(history.runs[run.id].steps.values()):
             if step.name == self.path and step.life is Life.DONE and stands(history, step):
                 self.id, self.done = step.id, True
                 run._parts.file.step_done(self.path)
-                return
+        return self.done
+
+    def _begin(self) -> None:
+        run = self.run
+        run.at_work.refuse_closed()
+        history = run._ledger.history
+        if self.is_over():
+            return self._look(before=True)
         if run._replayed:
             raise UsageError(
                 f"run {run.id} was committed without a step {self.path!r}; nothing was begun",
@@ -95,7 +112,7 @@ class Step:
         if error is None:
             self.run.at_work.refuse_forked()
         if not self.body or self.run.at_work.is_forked():
-            return
+            return self._look(before=False)
         self.run._beat.show(last=True)
         outcome, why = e.Outcome.DONE, ""
         try:
@@ -119,6 +136,33 @@ class Step:
             self.run._beat.remove(self.body)
         if outcome is e.Outcome.DONE:
             self.run._parts.file.step_done(self.path)
+
+    def _look(self, *, before: bool) -> None:
+        """Look around the block of a step that was done already: what it changes, it changes once more."""
+        run, tracker = self.run, self.run._tracker
+        if run.options.checkpoint == "run" or run.at_work.is_forked() or self._looked is before:
+            return
+        self._looked = before
+        with tracker.lock.held():
+            run._ledger.refresh()
+            if before:
+                tracker.observe()  # what changed before the step is not the step's
+                return
+            marks = tracker.marks()
+            if changes := tracker.since_last(marks):
+                tracker.attribute(changes, marks)
+        self.warn_again(change.target.said for change in changes if change.before != change.after)
+
+    def warn_again(self, changed: Iterable[str]) -> None:
+        """Say that a step that was done changed something again."""
+        if names := sorted(changed):
+            more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+            warnings.warn(
+                f"step {self.path!r} was done already, and its block changed {', '.join(names[:NAMES_SHOWN])}{more} "
+                "again. A block cannot be skipped: use `for step in run.steps([...]): with step: ...`, which leaves "
+                "out what is done, or `if not step.done:` inside of it",
+                stacklevel=3,
+            )
 
     def _close(self, outcome: e.Outcome, why: str, ended: list[e.Event]) -> None:
         end = self.run._tracker.end

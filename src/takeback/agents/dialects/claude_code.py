@@ -91,6 +91,7 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         background=background,
         alone=tool in ALONE and not background,
         reads=tool in READING,
+        edits=tool in EDITING,
         delegates=tool in DELEGATING,
         quiet=given.get("background_tasks") == [],
         paths=paths(args, NAMES_OF_PATHS, cwd) if tool in EDITING else (),

@@ -49,6 +49,7 @@ def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
         command=words(args, "command") if tool == "Bash" else "",
         # Commands may run side by side, patches do not; one that does not apply is never told to have ended.
         alone=tool == "apply_patch",
+        edits=tool == "apply_patch",
         delegates=tool.startswith(DELEGATING),
         paths=absolute(patched(patch), cwd),
         cwd=cwd,

@@ -57,6 +57,7 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         command=command,
         background=args.get("is_background") is True,
         reads=tool in READING,
+        edits=tool in EDITING,
         paths=paths(args, NAMES_OF_PATHS, cwd) if tool in EDITING else (),
         cwd=cwd,
         root=root,

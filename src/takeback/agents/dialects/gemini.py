@@ -49,6 +49,7 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         command=words(args, "command") if tool == "run_shell_command" else "",
         background=args.get("is_background") is True,
         reads=tool in READING,
+        edits=tool in EDITING,
         paths=paths(args, ("file_path",), cwd) if tool in EDITING else (),
         cwd=cwd,
         root=root,

@@ -28,6 +28,8 @@ KINDS = {
 }
 TOOLS = (Kind.BEGIN, Kind.END)
 EDITING = ("write", "edit", "multiedit")
+PATCHING = ("patch", "apply_patch")
+READING = ("read", "grep", "glob", "list", "webfetch", "websearch", "codesearch", "todowrite", "todoread")
 
 
 def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
@@ -37,7 +39,7 @@ def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
     tool = needed(given, "tool") if is_tool else ""
     exit_code = given.get("exit")
     failed = kind is Kind.END and isinstance(exit_code, int) and exit_code != 0
-    named = patched(words(args, "patchText")) if tool in ("patch", "apply_patch") else []
+    named = patched(words(args, "patchText")) if tool in PATCHING else []
     return Event(
         kind=Kind.FAILED if failed else kind,
         name=name,
@@ -48,6 +50,8 @@ def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
         tool=tool,
         args=args,
         command=words(args, "command") if tool == "bash" else "",
+        reads=tool in READING,
+        edits=tool in (*EDITING, *PATCHING),
         delegates=tool == "task",
         paths=paths(args, ("filePath",), root) if tool in EDITING else absolute(named, root),
         cwd=words(args, "workdir") or root,

@@ -19,13 +19,7 @@ from takeback.commands.judgement import Judgement
 from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
 from takeback.engine import lock_guard
-from takeback.engine.foreseeing import (
-    reached,
-    refuse_on_autopilot,
-    why_irreversible,
-    why_uncaptured,
-    written,
-)
+from takeback.engine.foreseeing import foreseen, reached, refuse_on_autopilot, written
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child, run_child
 from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, TakebackError
@@ -89,13 +83,14 @@ def command(
         actor, parent = os.path.basename(words[0]), workspace.parent_action()
         judged = workspace.foresight.judge(words)
         survey = workspace.foresight.survey(reached(judged), roots)
-        why = why_irreversible(judged) or why_uncaptured(survey)
-        if autopilot and why:
-            refuse_on_autopilot(workspace.ledger, called, actor, parent, why)
+        found = foreseen(judged, survey)
+        if autopilot:
+            unknown = workspace.settings.rules.effects.unknown
+            refuse_on_autopilot(workspace.ledger, called, actor, parent, found, unknown)
         warnings = [*warning_lines(judged, survey), *_locked(workspace, judged, called, parent)]
         for line in () if session.json else warnings:
             click.echo(line, err=True)
-        effect = Effect.IRREVERSIBLE if why else Effect.RESTORABLE
+        effect = Effect.RESTORABLE if found.effect is Effect.NONE else found.effect
         id = workspace.tracker.begin_single(
             called,
             actor=actor,

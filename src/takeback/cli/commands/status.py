@@ -115,12 +115,13 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
         "events": history.seq,
         "actions": sum(action.is_tool for action in history.actions.values()),
         "undo_would_take_back": list(last_action(history).actions),
+        "unknown": [action.id for action in _unknown_effects(history)],
         "checkpoint": {"id": checkpoint.id, "at": iso(checkpoint.at_us)} if checkpoint else None,
         "remaining": [
             {"target": str(item.target), "did": item.did.value, "why": item.why}
             for item in (_remaining(history) or (None, []))[1]
         ],
-        "in_doubt": [action.id for action in _unknown(history)],
+        "in_doubt": [action.id for action in _unknown_effects(history)],
         "background": [action.id for action in history.open_actions(Life.BACKGROUND)],
         "open_actions": [action.id for action in history.open_actions()],
         "runs": [
@@ -140,6 +141,11 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
         lines.append(
             f"`takeback undo` would take back {action.id}: {what(history, action)}, {ago(action.began_us)}."
         )
+    if unknown := _unknown_effects(history):
+        names = ", ".join(action.id for action in unknown[-IDS_SHOWN:])
+        last = f"the last are {names}" if len(unknown) > 1 else names
+        count = plural(len(unknown), "action has", "actions have")
+        lines.append(f"{count} an unknown effect ({last}): whether they did anything elsewhere is not known.")
     if checkpoint := next(reversed(history.checkpoints.values()), None):
         message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
         lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")
@@ -187,6 +193,11 @@ def _unknown(history: History) -> list[Action]:
     return [
         a for a in history.actions.values() if a.is_tool and a.stream not in standing and in_doubt(history, a)
     ]
+
+
+def _unknown_effects(history: History) -> list[Action]:
+    """Actions that may have done more than what was found by looking, and were not taken back."""
+    return [a for a in history.actions.values() if a.is_unknown and not history.is_undone(a.id)]
 
 
 def _remaining(history: History) -> tuple[Action, list[Item]] | None:

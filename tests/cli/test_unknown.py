@@ -1,0 +1,63 @@
+"""A command whose effect nobody can tell from its words: a human hears of it before an undo and after it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.world.cli import Workspace
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A folder with a `make`, of which nobody knows what it does."""
+    make = tmp_path / "bin/make"
+    make.parent.mkdir()
+    make.write_text("#!/bin/sh\necho made > made.txt\n")
+    make.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{make.parent}:{os.environ['PATH']}")
+    return Workspace.at(tmp_path)
+
+
+def test_a_human_is_told_everywhere_that_a_command_was_unknown(world: Workspace) -> None:
+    done = world.do("run", "--name", "build", "--", "make", "all")
+    assert "unknown            whether it did anything elsewhere" in done.stderr
+    assert "take back files " in done.stderr, "not all: who knows what else it did"
+    id = world.action("build")
+    status = world.do("status")
+    assert f"`takeback undo` would take back {id}: build  effect unknown" in status.stdout
+    assert f"1 action has an unknown effect ({id})" in status.stdout
+    assert world.do("status", "--json").json["unknown"] == [id]
+    (row,) = [line for line in world.do("log").stdout.splitlines() if "build" in line]
+    assert "effect unknown" in row
+    preview = world.do("undo", "--preview")
+    assert f"unknown    whether build ({id}) did anything elsewhere" in preview.stdout
+    assert world.do("undo", "--preview", "--json").json["verdict"] == "unknown"
+    undone = world.do("undo")
+    assert f"unknown    whether build ({id}) did anything elsewhere" in undone.stdout
+    assert "Verified" in undone.stdout and not (world.root / "made.txt").exists()
+    assert world.do("status", "--json").json["unknown"] == [], "it was said when it was taken back"
+
+
+def test_the_report_as_json_has_the_verdict_and_the_ids(world: Workspace) -> None:
+    world.do("run", "--name", "build", "--", "make", "all")
+    report = world.do("undo", "--json").json
+    assert (report["verdict"], report["unknown"]) == ("unknown", [world.action("build")])
+
+
+def test_what_can_be_judged_is_clean(world: Workspace) -> None:
+    world.do("run", "--", "sh", "-c", "echo x > x")
+    assert "unknown" not in world.do("log").stdout + world.do("status").stdout
+    report = world.do("undo", "--json").json
+    assert (report["verdict"], report["unknown"]) == ("clean", [])
+
+
+def test_an_unknown_command_runs_on_autopilot_unless_a_rule_says_otherwise(world: Workspace) -> None:
+    world.do("run", "--autopilot", "--", "make", "all")
+    world.do("undo")
+    (world.root / "takeback.toml").write_text('[rules.effects]\nunknown = "deny"\n')
+    refused = world.do("run", "--autopilot", "--", "make", "all", code=125)
+    assert "its effect is unknown" in refused.stderr and "effects.unknown" in refused.stderr
+    assert not (world.root / "made.txt").exists()
