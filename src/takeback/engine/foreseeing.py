@@ -87,6 +87,14 @@ class Foresight:
         judged = self.judge(command)
         return foreseen(judged, self.survey(reached(judged)))
 
+    def is_allowed(self, command: str | Sequence[str]) -> bool:
+        """Whether a human has allowed it by its words, and nothing else that they wrote names it."""
+        rules = self._rules().commands
+        line = command if isinstance(command, str) else " ".join(command)
+        if not rules.allow or any(fits(pattern, line) for pattern in (*rules.ask, *rules.deny)):
+            return False
+        return bool(self._irreversible(command)) and self.permits(command, rules.allow)
+
     def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
         """Whether all of a command that cannot be taken back is named by these patterns, each part by itself.
 
