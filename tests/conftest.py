@@ -69,7 +69,9 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Give each test a state folder of its own, and a git that does not know the developer's settings."""
     base = tmp_path_factory.getbasetemp()
-    monkeypatch.setenv("TAKEBACK_HOME", str(base / f"takeback-home-{next(_state_number)}"))
+    number = next(_state_number)
+    monkeypatch.setenv("TAKEBACK_HOME", str(base / f"takeback-home-{number}"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(base / f"takeback-data-{number}"))
     monkeypatch.delenv("TAKEBACK_ACTION", raising=False)
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
-from takeback import buckets, config
+from takeback import buckets, config, witnessing
 from takeback.core import events as e
 from takeback.core.change import Target
 from takeback.core.history import History
@@ -56,6 +56,7 @@ from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
 from takeback.trusted import CONFIG, Held, Offer, changed_unseen, settings_of, without_intents
+from takeback.witnessing import Lost
 
 BESIDE = "something beside the session that is open"
 
@@ -85,6 +86,11 @@ class Assembly:
     def history(self) -> History:
         """What the journal says now."""
         return self.ledger.refresh()
+
+    @property
+    def lost(self) -> Lost | None:
+        """The history that this directory had before, if it is not this one."""
+        return witnessing.lost(self.state, self.root, self.journal)
 
     # The parts, each made when it is first needed: reading the log opens no content store.
 
@@ -202,7 +208,7 @@ class Assembly:
     def _excluded(self) -> Callable[[bytes], bool]:
         hidden = [
             os.fsencode(p.relative_to(self.root))
-            for p in [self.state.parent.parent]
+            for p in [self.state.parent.parent, config.witness_folder()]
             if p.is_relative_to(self.root)
         ]
         return excluder(self.settings.files.exclude, hidden)

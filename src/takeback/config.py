@@ -6,6 +6,7 @@ import configparser
 import os
 import re
 import shlex
+import stat
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -21,10 +22,11 @@ import platformdirs
 from takeback.core.plan import ToolTarget
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
-from takeback.errors import RefusedError, UsageError
+from takeback.errors import BackendError, RefusedError, UsageError
 
 FILE = "takeback.toml"
 COMMAND_MAX = 10_000
+LINKS_MAX = 40
 SEAT_LEAST_S, SEAT_MOST_S = 0.1, 86_400.0
 
 _AWS = (
@@ -183,8 +185,38 @@ def expanded(address: str) -> str:
 def state_home() -> Path:
     """Where all state is kept: $TAKEBACK_HOME, else the platform's folder for it."""
     if named := _variable("TAKEBACK_HOME"):
-        return Path(os.path.realpath(named))
+        return _followed(named)
     return platformdirs.user_state_path("takeback")
+
+
+def _followed(named: str) -> Path:
+    """Where a path leads. Somebody else's link could lead to any folder of ours, which would then be closed."""
+    here, todo, links = "/", os.path.join(os.getcwd(), named).split("/")[::-1], 0
+    while todo:
+        step = os.path.normpath(os.path.join(here, todo.pop()))
+        try:
+            found = os.lstat(step)
+        except OSError:
+            here = step
+            continue
+        if not stat.S_ISLNK(found.st_mode):
+            here = step
+            continue
+        links += 1
+        if found.st_uid not in (0, os.geteuid()) or links > LINKS_MAX:
+            raise BackendError(
+                f"TAKEBACK_HOME goes through {step}, a link that does not belong to you. Nothing was changed",
+                hint="set TAKEBACK_HOME to a folder of your own, by its own path",
+            )
+        target = os.readlink(step)
+        todo += target.split("/")[::-1]
+        here = "/" if target.startswith("/") else here
+    return Path(here)
+
+
+def witness_folder() -> Path:
+    """Where it is noted which workspaces have a history: apart from the history itself."""
+    return platformdirs.user_data_path("takeback") / "witness"
 
 
 def names_state_home() -> bool:

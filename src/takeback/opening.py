@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from takeback import config
+from takeback import config, witnessing
 from takeback._version import __version__
 from takeback.core import ids
 from takeback.core.codec import text_of
 from takeback.core.events import ConfigAccepted, Event, WorkspaceBegan
-from takeback.errors import RefusedError, UsageError
+from takeback.errors import CorruptionError, RefusedError, UsageError
 from takeback.journals import begun, is_begun, is_begun_elsewhere, journal_of
 from takeback.loosening import Setting, to_accept
 from takeback.ports import Progress, silent
 from takeback.storage import acceptance, stores
+from takeback.storage.private import private_folder
 from takeback.storage.registry import Registry
-from takeback.trusted import ACCEPT
+from takeback.witnessing import Lost
 from takeback.workspace import Workspace
 
 
@@ -69,7 +71,8 @@ def open_workspace(
             began.append(ConfigAccepted("", config.actor(), config.FILE, names))
         # The key makes two processes that open it for the first time write one event.
         journal.append(began, stream=ids.WORKSPACE, key="workspace-began")
-    opened = Workspace(path, state, journal, watching=watching, progress=progress)
+    opened = _told(Workspace(path, state, journal, watching=watching, progress=progress))
+    witnessing.register(state, path, journal)
     kept = stores.read(state)
     if is_new and kept and kept.store:
         # Else a name with a typo in it would look like a history that is gone.
@@ -87,7 +90,58 @@ def find_workspace(
     registry = Registry(home or config.state_home())
     root = find_root(start, registry)
     state = find_state(root, registry)
-    return Workspace(root, state, journal_of(state), progress=progress) if state else None
+    return _told(Workspace(root, state, journal_of(state), progress=progress)) if state else None
+
+
+def _told(opened: Workspace) -> Workspace:
+    """This workspace, with a word on the history that it had before, if that is gone."""
+    if gone := opened.lost:
+        opened.notices.append(f"{gone}; {gone.hint}")
+    return opened
+
+
+def lost_at(start: str | os.PathLike[str] = ".") -> Lost | None:
+    """The history that the workspace of a directory had, where there is none at all now."""
+    registry = Registry(config.state_home())
+    root = find_root(start, registry)
+    return witnessing.lost(registry.state_of(root), root, None)
+
+
+def begin_anew(start: str | os.PathLike[str] = ".") -> Path | None:
+    """Go on without a history that is gone or damaged, as a human asked for. Nothing that is left of it is removed.
+
+    A history that was begun since and is sound is kept. Gives the folder into which the remains of another were put.
+    """
+    refuse_inside_any("go on without the history of a workspace")
+    registry = Registry(config.state_home())
+    root = find_root(start, registry)
+    state = registry.state_of(root)
+    if not is_begun(state):
+        witnessing.forget(state)
+        return None
+    try:
+        with Workspace(root, state, journal_of(state)) as found:
+            found.refuse_inside()
+            is_sound = bool(found.history.seq)
+            if is_sound:
+                witnessing.register(state, root, found.journal, anew=True)
+    except CorruptionError:
+        is_sound = False
+    if is_sound:
+        return None
+    aside = private_folder(registry.home / "lost") / f"{state.name}-{time.strftime('%Y%m%dT%H%M%S')}"
+    os.rename(state, aside)
+    witnessing.forget(state)
+    return aside
+
+
+def refuse_inside_any(what: str) -> None:
+    """Only a human does this, and not what runs inside an action of whatever workspace."""
+    if inside := config.parent_action():
+        raise RefusedError(
+            f"this was asked from inside {inside}: an agent cannot {what}. Nothing was changed",
+            hint="do it from a terminal of your own",
+        )
 
 
 def join_workspace(start: str | os.PathLike[str] = ".", *, progress: Progress = silent) -> Workspace | None:
@@ -104,11 +158,7 @@ def join_workspace(start: str | os.PathLike[str] = ".", *, progress: Progress = 
 
 def accept_unopened(state: Path, asked: Iterable[Setting]) -> None:
     """A human has seen these settings of a folder, and wants them so, before its history is opened or begun."""
-    if inside := config.parent_action():
-        raise RefusedError(
-            f"this was asked from inside {inside}: an agent cannot accept its own settings. Nothing was changed",
-            hint=f"do it from a terminal of your own: {ACCEPT}",
-        )
+    refuse_inside_any("accept its own settings")
     known = acceptance.read(state).accepted
     if missing := [one.digest for one in asked if one.digest not in known]:
         acceptance.note(state, accepted=missing)

@@ -15,17 +15,18 @@ from takeback.core.change import Change, Version
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Verdict
-from takeback.core.subjects import Action, Checkpoint
+from takeback.core.subjects import OWN, Action, Checkpoint
 from takeback.engine import prune
 from takeback.engine.diff import Diff
 from takeback.engine.outbox_check import disagreements
 from takeback.engine.paths import path_filter
 from takeback.engine.prune import Pruned
 from takeback.engine.report import RollbackReport
-from takeback.errors import ConflictError, CorruptionError, RollbackIncomplete, UsageError
+from takeback.errors import ConflictError, CorruptionError, RefusedError, RollbackIncomplete, UsageError
 from takeback.ports import Finding
 from takeback.running import Running
 from takeback.storage.clock import SystemClock
+from takeback.witnessing import FRESH
 
 AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
 
@@ -123,11 +124,25 @@ class Workspace(Running):
 
         An exception is recorded and goes on; nothing is taken back by itself.
         """
+        with self._recorded(name, actor=actor, ref=ref) as id:
+            yield id
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[str]:
+        """What Takeback itself writes into the project in this block, as it was asked to. Gives the action's id.
+
+        Where an agent asked for it, it is the agent's, like anything else that the agent does.
+        """
+        with self._recorded(name, tool="" if self.inside_action() else f"{OWN}{name}") as id:
+            yield id
+
+    @contextmanager
+    def _recorded(self, name: str, *, actor: str = "", ref: str = "", tool: str = "") -> Iterator[str]:
         with self.lock.held():
             self.recover()
             self.keep_within_quota()
             id = self.tracker.begin_single(
-                name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref
+                name, actor=actor or config.actor(), parent=self.parent_action(), ref=ref, tool=tool
             )
         self.tracker.life.show(id)
         try:
@@ -160,8 +175,9 @@ class Workspace(Running):
         on_conflict: str = "stop",
     ) -> RollbackReport:
         """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
-        return _complete(
-            self.rollbacks.undo(
+        self._refuse_own(wanted)
+        with self._missing_told():
+            report = self.rollbacks.undo(
                 wanted,
                 to=_id(to),
                 agent=agent,
@@ -169,18 +185,58 @@ class Workspace(Running):
                 preview=preview,
                 on_conflict=_choice(on_conflict),
             )
-        )
+        return self._complete(report)
+
+    def _refuse_own(self, wanted: Sequence[str]) -> None:
+        """An agent does not take out its own protection, nor what its human had written for it."""
+        chosen = selection.of_ids(self.history, wanted).actions if wanted else ()
+        own = [id for id in chosen if self.history.actions[id].is_own]
+        if own and (inside := self.inside_action()):
+            raise RefusedError(
+                f"this was asked from inside {inside}: only a human takes back {self.history.actions[own[0]].name} "
+                f"({own[0]}). Nothing was changed",
+                hint="do it from a terminal of your own",
+            )
 
     def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Take the most recent rollback back."""
-        return _complete(self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict)))
+        return self._complete(self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict)))
 
     def restore(
         self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
         """Make the workspace equal to a checkpoint, whoever changed it; `redo` brings the present back."""
-        chosen = path_filter(self.root, self.history, paths)
-        return _complete(self.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview))
+        with self._missing_told():
+            chosen = path_filter(self.root, self.history, paths)
+            report = self.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview)
+        return self._complete(report)
+
+    def _complete(self, report: RollbackReport) -> RollbackReport:
+        """This report, if all that was promised is done and verified, and nothing to do means nothing was done."""
+        if report.verdict is Verdict.NOTHING:
+            if gone := self.lost:
+                self.notices.clear()  # the error says the same
+                raise gone.error
+            if not self.history.seq:
+                raise CorruptionError(
+                    f"the journal in {self.state} is empty: what was recorded is gone. Nothing was taken back",
+                    hint=f"restore that folder from a backup; or go on without it: {FRESH}",
+                )
+        if report.verdict is Verdict.PARTIAL:
+            raise RollbackIncomplete(
+                str(report), hint="the report names what remains; `takeback status` too", report=report
+            )
+        return report
+
+    @contextmanager
+    def _missing_told(self) -> Iterator[None]:
+        """What is not found may be in the history that is gone."""
+        try:
+            yield
+        except UsageError as error:
+            if gone := self.lost:
+                raise gone.error from error
+            raise
 
     # Keeping house
 
@@ -191,6 +247,8 @@ class Workspace(Running):
         recorded of it: by content, not by times.
         """
         findings = list(self.journal.check())
+        if not findings and (gone := self.lost):
+            findings = [Finding("history", f"{gone}; {gone.hint}")]
         if not findings:
             findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self.history.breaches]
         if not findings:
@@ -300,15 +358,6 @@ class Workspace(Running):
 
     def __repr__(self) -> str:
         return f"<Workspace {self.root}>"
-
-
-def _complete(report: RollbackReport) -> RollbackReport:
-    """This report, if all that was promised is done and verified."""
-    if report.verdict is Verdict.PARTIAL:
-        raise RollbackIncomplete(
-            str(report), hint="the report names what remains; `takeback status` too", report=report
-        )
-    return report
 
 
 def _id(named: str | Checkpoint | None) -> str:

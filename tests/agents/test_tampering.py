@@ -31,8 +31,7 @@ PLACE = ".claude/settings.local.json"
 def test_our_own_writing_is_the_humans(desk: Desk, world: Workspace) -> None:
     world.agent("echo new > plan.md")
     assert desk.do("status", "--json").json["warnings"] == []
-    (run,) = {entry["run"] for entry in desk.do("log", "--json").json["entries"] if entry.get("run")}
-    desk.undo(run)
+    desk.undo()
     assert settings.missing("claude-code", world.read(PLACE)) == []
 
 

@@ -116,7 +116,8 @@ def test_a_human_settles_it(desk: Path, tb: Workspace, world: World) -> None:
     said = world.run("status").stdout
     assert f"takeback settle {first}" in said and f"takeback settle {second}" in said
     assert world.run("settle", second, "--did-not").code == 0
-    assert world.run("settle", first, "--happened").code == 0
+    told = world.run("settle", first, "--happened", "--json")
+    assert told.json == {"action": first, "happened": True}
     assert "takeback settle" not in world.run("status").stdout
     # What happened cannot be taken back, and is said once; what did not happen is nothing.
     assert world.run("undo", "--json").json["of"] == [first]

@@ -62,7 +62,7 @@ WORDS = {
     "handover list": (),
 }
 KEYS = {
-    "init": {"root", "checkpoint", "files", "bytes", "written"},
+    "init": {"root", "checkpoint", "files", "bytes"},
     "undo": {"rollback", "verdict", "items"},
     "redo": {"rollback", "verdict", "items"},
     "save": {"checkpoint", "at", "evidence", "not_covered"},
@@ -87,9 +87,9 @@ def test_every_command_is_here() -> None:
     # their own: tests/workflows/test_commands.py, test_plan.py. An answer needs a question: see test_questions.py.
     # And `guard` a server: see test_guard.py. `outbox` and `dead`: tests/outbox/test_commands.py. Agents and their
     # daemon: tests/agents/test_install.py, test_doctor.py, tests/daemon/test_control.py. And
-    # tests/leases, tests/export; `store`: tests/cli/test_store.py.
+    # tests/leases, tests/export; `store`: tests/cli/test_store.py; `settle`: tests/agents/test_unsettled.py.
     elsewhere = {"run", "plan", "workflow", "monitor", "approve", "deny", "guard", "outbox", "dead"}
-    elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export", "store"}
+    elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export", "store", "settle"}
     assert WORDS.keys() == KEYS.keys()
     assert {name.split()[0] for name in WORDS} == COMMANDS.keys() - elsewhere
 

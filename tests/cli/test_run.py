@@ -220,3 +220,25 @@ def test_a_root_that_the_command_removed(world: Workspace) -> None:
     os.mkdir(world.root)
     world.do("restore", world.do("log", "--json").json["entries"][-1]["id"])
     assert world.read("plan.md") == "old\n"
+
+
+# What cannot be recorded, and what is no text
+
+
+@pytest.mark.parametrize("code, expected", [(0, 6), (3, 3)])
+def test_an_end_that_could_not_be_recorded_is_not_success(code: int, expected: int, world: Workspace) -> None:
+    done = sh(world, f'rm -rf "$TAKEBACK_HOME"; exit {code}')
+    assert done.code == expected
+    assert "is not recorded yet" in done.stderr
+
+
+def test_bytes_that_are_no_text_are_run_and_recorded(world: Workspace, tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    done = world.run("run", "--", "sh", "-c", f'echo x > "{name}"; echo x > "../{name}"', name)
+    assert done.code == 0, done
+    assert (world.root / name).exists() and (tmp_path / name).exists()
+    (logged,) = [one for one in world.do("log", "--json").json["entries"] if one["id"].startswith("a")]
+    assert r"caf\xe9" in logged["name"]
+    world.undo()
+    assert not (world.root / name).exists() and not (tmp_path / name).exists()
+    assert world.run("run", "--name", name, "--", "true").code == 0

@@ -155,6 +155,31 @@ def test_what_an_undo_reported_as_unknown_is_not_the_last_action_any_more() -> N
     assert story.history.unsettled() == [second]
 
 
+def test_what_takeback_wrote_is_meant_by_its_id_alone() -> None:
+    story = Story()
+    theirs = story.act({"f": "1"})
+    checkpoint = story.tell(e.CheckpointTaken("here")).id
+    own = story.tell(
+        e.ActionBegan("takeback install", e.Effect.RESTORABLE, actor="you", tool="takeback:install")
+    ).id
+    change = Change(Target("files", "g"), version(""), version("1"))
+    story.tell(e.ActionEnded(own, e.Outcome.DONE, (change,)))
+    assert [action.is_own for action in story.history.actions.values()] == [False, True]
+    assert select.last_action(story.history).actions == (theirs,)
+    assert select.after(story.history, checkpoint).actions == ()
+    with pytest.raises(UsageError, match="no agent 'you'"):
+        select.of_agent(story.history, "you")
+    assert select.of_ids(story.history, [own]).actions == (own,)
+    assert story.history.untrusted_since(Target("files", "g")) is None, "a human asked for it"
+    story.world[Target("files", "g")] = version("1")
+    later = story.act({"g": "2"})
+    found = story.history.untrusted_since(Target("files", "g"))
+    assert found and found.action == later
+    story.edit("f", "2", seen=True)
+    drift = next(reversed(story.history.actions.values()))
+    assert not drift.is_own
+
+
 def test_an_intent_goes_with_its_run() -> None:
     story = Story()
     run = story.run()

@@ -18,6 +18,7 @@ from takeback.daemon import control, knock
 from tests.world.cli import Workspace, environment
 
 WAIT_S = 60.0
+LENIENT = Path(__file__).with_name("lenient.py")
 
 
 @dataclass
@@ -47,6 +48,8 @@ class Agent:
     """Further variables."""
     how: str = "daemon"
     number: int = 0
+    trusting: bool = False
+    """It believes a daemon that was not started as one."""
 
     def event(self, name: str, cwd: Path | None = None, **given: Any) -> bytes:
         body = {"hook_event_name": name, "session_id": self.session, "cwd": str(cwd or self.world.root)}
@@ -54,7 +57,8 @@ class Agent:
 
     def tell(self, data: bytes, *, cwd: Path | None = None) -> Told:
         """One event, through the program that agents call."""
-        fast = [sys.executable, "-I", "-S", knock.__file__]
+        lenient = [str(LENIENT), os.path.dirname(knock.__file__)]
+        fast = [sys.executable, "-I", "-S", *(lenient if self.trusting else [knock.__file__])]
         slow = [sys.executable, "-m", "takeback.agents.once"]
         done = subprocess.run(
             [*(fast if self.how == "daemon" else slow), "claude-code"],

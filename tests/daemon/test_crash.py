@@ -64,7 +64,7 @@ def test_wherever_a_daemon_is_killed(point: str, nth: int, agent: Agent, world: 
 
 
 def killed_at(point: str, nth: int, agent: Agent, world: Workspace) -> None:
-    before = picture(os.fsencode(world.root))
+    before, agent.trusting = picture(os.fsencode(world.root)), True
     with dying_daemon(world, point, nth) as dying:
         agent.bash("echo more >> a.txt; rm -r sub")
         agent.bash("echo x > new.txt")

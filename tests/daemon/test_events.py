@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from takeback.core.subjects import Action
+from takeback.daemon import control, door
 from takeback.opening import open_workspace
 from tests.cli.processes import on_terminal
 from tests.world.cli import Workspace
@@ -130,3 +134,28 @@ def test_a_journal_that_is_replaced_by_something_else_is_told_each_time(
 def test_what_needs_no_record_opens_nothing(agent: Agent, world: Workspace, name: str) -> None:
     assert agent.tell(agent.event(name)).out == b""
     assert not (world.home / "workspaces").exists()
+
+
+def test_a_daemon_is_known_by_what_it_runs(agent: Agent) -> None:
+    agent.bash("true")
+    assert door.is_daemon(agent.daemon())
+    assert not door.is_daemon(os.getpid()) and not door.is_daemon(1)
+
+
+def test_a_fake_daemon_is_not_believed(agent: Agent, world: Workspace) -> None:
+    """It is one of the same user's processes, where the daemon's socket is, and allows everything."""
+    agent.bash("true")
+    control.stop(world.home)
+    fake = subprocess.Popen([sys.executable, Path(__file__).with_name("fake.py"), world.home])
+    try:
+        while not (world.home / door.SOCKET.decode()).exists():
+            assert fake.poll() is None
+            time.sleep(0.01)
+        agent.bash("rm a.txt")
+        assert (world.home / "asked").exists(), "it was there"
+    finally:
+        fake.kill()
+        fake.wait()
+    assert door.is_daemon(agent.daemon()), "the daemon has taken its place"
+    world.undo()
+    assert world.read("a.txt") == "one\n"

@@ -60,6 +60,7 @@ def test_a_subfolder_belongs_to_the_workspace_above(
 
 
 WORDS = {
+    "init": (),
     "start": ("--workflow", "w2", "--agent", "a", "--step", "one", "--idempotency", "k2"),
     "update": ("--workflow", "w1", "--complete", "one"),
     "resume": (),
@@ -70,6 +71,7 @@ WORDS = {
     "wake": ("--", "true"),
 }
 KEYS = {
+    "init": {"root", "written", "action"},
     "start": {"checkpoint"},
     "update": {"checkpoint"},
     "resume": {"checkpoint"},
@@ -214,11 +216,10 @@ def test_install_can_show_first(kind: str, word: str, call: Call, root: Path) ->
 
 def test_init_writes_the_section_and_takes_it_out_again(call: Call, root: Path) -> None:
     (root / "CLAUDE.md").write_text("be kind\n")
-    said = call("init", "--json").json
+    said = call("workflow", "init", "--json").json
     assert said["written"] == ["AGENTS.md", "CLAUDE.md"]
     assert "takeback workflow resume" in (root / "AGENTS.md").read_text()
-    assert call("init", "--json").json["written"] == []
-    assert call("init", "--remove-agents-section", "--json").json["removed"] == ["AGENTS.md", "CLAUDE.md"]
+    assert call("workflow", "init", "--json").json["written"] == []
+    removed = call("workflow", "init", "--remove", "--json").json["removed"]
+    assert removed == ["AGENTS.md", "CLAUDE.md"]
     assert (root / "CLAUDE.md").read_text() == "be kind\n" and not (root / "AGENTS.md").exists()
-    assert call("init", "--no-agents-file", "--json").json["written"] == []
-    assert not (root / "AGENTS.md").exists()

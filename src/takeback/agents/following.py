@@ -56,7 +56,11 @@ class Following:
     def tell(self, event: Event) -> Decision:
         """Record what an event says, and decide what the agent is answered."""
         event = self._adopted(event)
+        is_new = event.kind in (Kind.PROMPT, Kind.BEGIN) and not self._is_open(event)
         decision = self._follow(event)
+        if is_new and (gone := self._workspace.lost):
+            said = "\n".join(filter(None, (decision.warning, f"Takeback: {gone}. {gone.hint}")))
+            decision = msgspec.structs.replace(decision, warning=said)
         if self._speech.can_tell(event):
             news = telling.news(self._workspace, _key(self._agent, event), event)
             decision = msgspec.structs.replace(decision, context=news)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from takeback.errors import BackendError
@@ -32,6 +34,9 @@ Before work of several steps, and before anything that may restart you:
 Never write secrets into a checkpoint. A line `INVALID …` is for a human: leave that file as it is.
 """
 
+_Change = Callable[[bytes | None], bytes | None]
+_Edit = tuple[str, Path, bytes | None, bytes | None]
+
 
 def write_section(root: Path) -> list[str]:
     """Put the section into AGENTS.md, and into CLAUDE.md where there is one. Says which files were written."""
@@ -41,6 +46,12 @@ def write_section(root: Path) -> list[str]:
 def remove_section(root: Path) -> list[str]:
     """Take the section out again; all other text stays byte for byte. A file that held nothing else goes."""
     return _each(root, _without_section, create=False)
+
+
+def section_files(root: Path, *, remove: bool) -> list[str]:
+    """The files that writing the section, or removing it, would change."""
+    change = _without_section if remove else _with_section
+    return [name for name, _, old, new in _edits(root, change, create=not remove) if new != old]
 
 
 def _with_section(old: bytes | None) -> bytes:
@@ -64,26 +75,35 @@ def _without_section(old: bytes | None) -> bytes | None:
     return kept + old[found.end() :]
 
 
-def _each(root: Path, change: object, *, create: bool) -> list[str]:
-    assert callable(change)
-    written, seen = [], set()
+def _each(root: Path, change: _Change, *, create: bool) -> list[str]:
+    written = []
+    for name, real, old, new in _edits(root, change, create=create):
+        if new != old:
+            with _told(root / name):
+                exchange(real, old, new)
+            written.append(name)
+    return written
+
+
+def _edits(root: Path, change: _Change, *, create: bool) -> Iterator[_Edit]:
+    """Each of the files as it is, and as it should be."""
+    seen = set()
     for name in FILES:
-        path = root / name
-        real = Path(os.path.realpath(path))
+        real = Path(os.path.realpath(root / name))
         if real in seen or not real.is_relative_to(os.path.realpath(root)):
             continue  # a link to the other one, or one that leads out of the workspace
         seen.add(real)
-        try:
+        with _told(root / name):
             old = real.read_bytes() if real.exists() else None
-            if old is None and not (create and name == FILES[0]):
-                continue
-            new = change(old)
-            if new != old:
-                exchange(real, old, new)
-                written.append(name)
-        except OSError as error:
-            raise BackendError(
-                f"{path} cannot be written: {error.strerror}; it is as it was",
-                hint="see its permissions, or use `takeback init --no-agents-file`",
-            ) from error
-    return written
+        if old is not None or (create and name == FILES[0]):
+            yield name, real, old, change(old)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(
+            f"{path} cannot be written: {error.strerror}; it is as it was", hint="see its permissions"
+        ) from error

@@ -33,9 +33,11 @@ class Session(msgspec.Struct):
     def workspace(self) -> Workspace:
         """The protected workspace that is meant, or an error that says how to protect it."""
         # What opens files is loaded when it is used: `takeback --version` and `--help` need none of it.
-        from takeback.opening import find_workspace, join_workspace
+        from takeback.opening import find_workspace, join_workspace, lost_at
 
         found = find_workspace(".", progress=self.progress) or join_workspace(".", progress=self.progress)
+        if found is None and (gone := lost_at(".")):
+            raise gone.error
         if found is None:
             raise UsageError(
                 f"{os.getcwd()} is not protected yet, so nothing is recorded",

@@ -91,6 +91,18 @@ def text_of(path: bytes) -> str:
     return "".join(map(_escape, text))
 
 
+def written(text: str) -> str:
+    """A text in which bytes that are not UTF-8 came as Python keeps them, as one that every reader can hold.
+
+    Like a path it is then reversible; one that is UTF-8 stays as it is.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text_of(text.encode("utf-8", "surrogateescape"))
+    return text
+
+
 def path_of(text: str) -> bytes:
     """The bytes that `text_of` wrote."""
     return _ESCAPED.sub(_unescape, text.encode())

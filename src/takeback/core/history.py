@@ -141,7 +141,9 @@ class History:
         for entry in reversed(self.timeline(target)):
             if untrusted is None and self._is_accepted(entry):
                 return None
-            doubted = self.actions[entry.action].is_tool or (beside and entry.action in self._beside)
+            action = self.actions[entry.action]
+            is_agents = action.is_tool and not action.is_own
+            doubted = is_agents or (beside and entry.action in self._beside)
             if not doubted or self.taken_back(entry.action, target, entry.seq):
                 break
             untrusted = entry

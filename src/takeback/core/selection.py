@@ -37,7 +37,7 @@ def last_action(history: History, wanted: Filter = any_target, passing: Collecti
     One of which an undo has reported all that is left as unknown is not meant: it would be reported for ever.
     """
     for action in reversed(history.actions.values()):
-        if not action.is_tool or action.id in passing:
+        if not action.is_tool or action.is_own or action.id in passing:
             continue
         if any(wanted(entry.target) for entry in history.untried(action.id)):
             return of_actions(history, [action.id], wanted)
@@ -96,7 +96,7 @@ def net(history: History, actions: Iterable[str]) -> list[Change]:
 
 def of_agent(history: History, agent: str, wanted: Filter = any_target) -> Selection:
     """What an agent did in the last run in which something of it still stands."""
-    every = [action for action in history.actions.values() if action.is_tool]
+    every = [action for action in history.actions.values() if action.is_tool and not action.is_own]
     if not any(is_by(action, agent) for action in every):
         known = sorted({action.actor for action in every if action.actor})
         raise UsageError(
@@ -127,7 +127,7 @@ def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Sel
     later = [
         a.id
         for a in history.actions.values()
-        if a.is_tool and (a.seq > position or any(m.seq > position for m in a.made))
+        if a.is_tool and not a.is_own and (a.seq > position or any(m.seq > position for m in a.made))
     ]
     chosen = of_actions(history, later, wanted)
     entries = tuple(entry for entry in chosen.entries if entry.seq > position)

@@ -12,6 +12,8 @@ from takeback.core.change import Change, Entry
 from takeback.core.lifecycle import Life
 
 _IN_FILES = (e.Effect.RESTORABLE, e.Effect.UNKNOWN)
+OWN = "takeback:"
+"""How the tool of an action begins that is Takeback itself."""
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -55,6 +57,11 @@ class Action(msgspec.Struct):
     @property
     def is_tool(self) -> bool:
         return isinstance(self.began, e.ActionBegan)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether Takeback itself wrote into the project, as a human had asked. Only its id takes that back."""
+        return isinstance(self.began, e.ActionBegan) and self.began.tool.startswith(OWN)
 
     @property
     def writes_files(self) -> bool:

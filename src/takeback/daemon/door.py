@@ -26,6 +26,8 @@ PASSED = (
 )
 """What of the environment is told. Nothing else: there are secrets in it."""
 
+BEGINNING = "import sys; "
+
 Answer = tuple[int, bytes, bytes]
 
 
@@ -57,17 +59,60 @@ def request(agent: bytes, data: bytes, environ: dict[bytes, bytes]) -> bytes:
     return b"\0".join([MAGIC, identity(), agent, folder, b"%d" % posix.getppid(), *told, b"", data])
 
 
-def ask(folder: bytes, message: bytes, wait_s: float = ANSWER_WAIT_S) -> Answer | None:
-    """The daemon's answer; None where there is no daemon, or it went away. A TimeoutError where it says nothing."""
+def peer(here: _socket.socket) -> tuple[int, int]:
+    """Who is at the other end, by the kernel's word: the process that listens there, and its user."""
+    raw = here.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(raw[:4], sys.byteorder), int.from_bytes(raw[4:8], sys.byteorder)
+
+
+def is_daemon(pid: int) -> bool:
+    """Whether a process is the daemon of this installation, as far as the kernel can tell: the same interpreter,
+    started with exactly the words that rouse.py starts it with, and no others."""
+    try:
+        same = posix.readlink(b"/proc/%d/exe" % pid).removesuffix(b" (deleted)")
+        own = posix.readlink(b"/proc/self/exe").removesuffix(b" (deleted)")
+        fd = posix.open(b"/proc/%d/cmdline" % pid, posix.O_RDONLY | posix.O_CLOEXEC)
+        try:
+            words = posix.read(fd, 1 << 16).split(b"\0")[1:-1]
+        finally:
+            posix.close(fd)
+        text = words[2].decode(errors="surrogateescape") if len(words) == 3 else ""
+        literal = text[len(BEGINNING) : text.find(" in sys.path")]
+        root = literal[1:-1] if "\\" not in literal else __import__("ast").literal_eval(literal)
+        found = posix.stat(f"{root}/takeback/daemon/door.py")
+    except (OSError, SyntaxError, ValueError):
+        return False
+    is_ours = (found.st_dev, found.st_ino) == (posix.stat(__file__).st_dev, posix.stat(__file__).st_ino)
+    return same == own and words[:2] == [b"-I", b"-c"] and text == serving(root) and is_ours
+
+
+def serving(root: str) -> str:
+    """What a daemon of the installation in this folder runs; as rouse.py has it."""
+    path = f"{BEGINNING}{root!r} in sys.path or sys.path.insert(0, {root!r})"
+    return f"{path}; from takeback.daemon.serve import main; sys.exit(main([]))"
+
+
+def ask(folder: bytes, message: bytes, wait_s: float = ANSWER_WAIT_S, *, wary: bool = False) -> Answer | None:
+    """The daemon's answer; None where there is no daemon, or it went away. A TimeoutError where it says nothing.
+
+    What listens in a folder of somebody else is not asked. What is not our daemon is told, so that one of another
+    installation makes room, but with `wary` it is not believed: no answer of it allows anything.
+    """
     here = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
         # A socket's path may have about a hundred bytes; a folder of any depth is reached from inside.
         fd = posix.open(folder, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
         try:
             here.settimeout(wait_s)
+            if posix.fstat(fd).st_uid != posix.geteuid():
+                return None
             here.connect(b"/proc/self/fd/%d/%s" % (fd, SOCKET))
         finally:
             posix.close(fd)
+        pid, uid = peer(here)
+        if uid != posix.geteuid():
+            return None
+        believed = not wary or is_daemon(pid)
         here.sendall(message)
         here.shutdown(_socket.SHUT_WR)
         found = b""
@@ -79,7 +124,7 @@ def ask(folder: bytes, message: bytes, wait_s: float = ANSWER_WAIT_S) -> Answer 
         return None
     finally:
         here.close()
-    return _read(found)
+    return _read(found) if believed else None
 
 
 def _read(found: bytes) -> Answer | None:
@@ -104,7 +149,7 @@ def main() -> int:
         data += part
     folder, message, answer, hung = home(environ), request(agent, data, environ), None, False
     try:
-        answer = ask(folder, message, ANSWER_WAIT_S)
+        answer = ask(folder, message, ANSWER_WAIT_S, wary=True)
     except TimeoutError:
         hung = True
     if answer is None:
@@ -112,7 +157,7 @@ def main() -> int:
 
         beside = __file__[: -len("door.py")] + "rouse.py"
         rouse = SourceFileLoader("takeback_rouse", beside).load_module()
-        answer = rouse.answer(lambda: ask(folder, message), folder, agent, data, hung=hung)
+        answer = rouse.answer(lambda: ask(folder, message, wary=True), folder, agent, data, hung=hung)
     code, out, err = answer
     _write(1, out)
     _write(2, err)

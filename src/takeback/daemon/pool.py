@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from takeback import config
+from takeback import config, witnessing
 from takeback.errors import ConflictError, RunBusy, TakebackError, UsageError
 from takeback.journals import JOURNAL
 from takeback.storage import acceptance, stores
+from takeback.storage.witness import Witness
 from takeback.trusted import CONFIG
 from takeback.workspace import Workspace
 
@@ -33,6 +34,7 @@ class Warm:
         self.stand: Stand = ((), None, 0)
         self.failed: BaseException | None = None
         self.used_s = 0.0
+        self.witness: Witness | None = None
 
     @property
     def is_current(self) -> bool:
@@ -109,7 +111,10 @@ class Pool:
     def _warm_up(self, root: Path, warm: Warm) -> None:
         try:
             warm.close()
+            if warm.witness:
+                witnessing.recall(warm.witness)  # what was open here before is missed, whoever removed it
             workspace = warm.workspace = self._opened(root)
+            warm.witness = witnessing.known_of(workspace.state)
             with workspace.lock.held():
                 workspace.tracker.marks()
             warm.stand = stand_of(workspace)

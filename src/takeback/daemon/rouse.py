@@ -13,8 +13,8 @@ from time import monotonic, sleep
 START_WAIT_S = 10.0
 POLL_S = 0.005
 
-KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "XDG_CACHE_HOME", "XDG_STATE_HOME")
-KEPT_BEGINNINGS = ("LC_", "PG", "TAKEBACK_TEST_")
+KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
+KEPT_BEGINNINGS = ("LC_", "PG", "TAKEBACK_TEST_", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 """What of the environment a daemon gets. It serves others too, and outlives whoever happened to start it: what an
 action gives its processes, and the secrets of an agent, are none of its business."""
 

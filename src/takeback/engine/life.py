@@ -7,6 +7,8 @@ import threading
 import time
 from pathlib import Path
 
+from takeback.storage.private import unusable
+
 SHOW_S = 0.02
 
 _given_up: set[tuple[int, str, str]] = set()
@@ -23,10 +25,13 @@ class SignsOfLife:
         """Say that the owner of this action lives."""
         path = self._folder / action_id
         try:
-            os.utime(path)
-        except FileNotFoundError:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            try:
+                os.utime(path)
+            except FileNotFoundError:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise unusable(path, error) from error
 
     def last_ns(self, action_id: str) -> int:
         """When the owner was last known to live, in nanoseconds; 0 where nobody knows."""

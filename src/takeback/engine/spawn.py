@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 
 import msgspec
 
 from takeback.core.events import Process
 from takeback.engine.processes import VARIABLE, adopting
+from takeback.errors import BackendError
 
 LIFE_S = 1.0
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -33,7 +35,11 @@ class Child(msgspec.Struct):
 def run_child(
     words: Sequence[str], *, token: str, show_life: Callable[[], None], more: Mapping[str, str] = {}
 ) -> Child:
-    """Run a command with our terminal, signals and exit code passed through; with `more` in its environment."""
+    """Run a command with our terminal, signals and exit code passed through; with `more` in its environment.
+
+    A sign of life that cannot be shown keeps it from starting. Once it runs, its own code counts: what changes
+    without a sign is in doubt later, where its end cannot be recorded either.
+    """
     show_life()
     environment = {**os.environ, VARIABLE: token, **more}
     with adopting() as adopted:
@@ -46,11 +52,16 @@ def run_child(
         except OSError as error:
             return Child(126, f"{words[0]}: {error.strerror}", started=False)
         with _signals_to(process):
-            _wait(process, show_life)
+            _wait(process, partial(_try, show_life))
         code, left = process.returncode, adopted()
     if code >= 0:
         return Child(code, left=left)
     return Child(128 - code, f"ended by {_signal_name(-code)}", left=left)
+
+
+def _try(show_life: Callable[[], None]) -> None:
+    with suppress(BackendError):
+        show_life()
 
 
 def _signal_name(number: int) -> str:

@@ -301,6 +301,7 @@ class Tracker:
         effect: e.Effect = e.Effect.RESTORABLE,
         autopilot: bool = False,
         survey: Survey | None = None,
+        tool: str = "",
     ) -> str:
         parent = parent if parent in self.ledger.refresh().actions else ""
         began = e.ActionBegan(
@@ -309,6 +310,7 @@ class Tracker:
             actor=actor,
             parent=parent,
             ref=ref,
+            tool=tool,
             process=processes.this_process(),
             outside=survey.places if survey else (),
             uncaptured=(*survey.missed, *survey.stated) if survey else (),

@@ -25,10 +25,16 @@ Digests = Callable[[int], Iterable[Line]]
 class Anchoring:
     """One anchor file, and the lines that wait for their events to be durable."""
 
-    def __init__(self, path: Path, backup: str, *, catch_up_max: int | None = None) -> None:
-        """`backup` is what one would restore. Of more than `catch_up_max` missing lines only the last is added."""
+    def __init__(
+        self, path: Path, backup: str, *, catch_up_max: int | None = None, fresh: bool = False
+    ) -> None:
+        """`backup` is what one would restore. Of more than `catch_up_max` missing lines only the last is added.
+
+        With `fresh` a new journal can be begun in the place of this one.
+        """
         self.file = Anchor(path)
         self._hint = f"`takeback verify` shows what is missing or differs; restore {backup} from a backup"
+        self._hint += ", or go on without it: takeback init --fresh" * fresh
         self._catch_up_max = catch_up_max
         self.is_trusted = False
         self._seen = 0

@@ -54,7 +54,7 @@ class SqliteJournal:
 
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
         self.path = path
-        self._anchoring = Anchoring(path.with_suffix(".anchor"), "the state folder")
+        self._anchoring = Anchoring(path.with_suffix(".anchor"), "the state folder", fresh=True)
         self.anchor = self._anchoring.file
         self._clock = clock or SystemClock()
         self._line = Line()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 import click
@@ -16,9 +17,10 @@ from takeback.agents.doctor.machine import examine_machine
 from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand, paint, sized
 from takeback.daemon import control
-from takeback.errors import BackendError, RefusedError
-from takeback.opening import find_root, find_workspace
+from takeback.errors import BackendError, CorruptionError, RefusedError
+from takeback.opening import find_root, find_workspace, lost_at
 from takeback.storage.registry import Registry
+from takeback.witnessing import Lost
 
 COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "red"}
 
@@ -33,7 +35,8 @@ def command(ctx: click.Context, session: Session, agent: str) -> None:
     The very command in the settings of an agent is given events as the agent would tell them, files change in a
     temporary folder, and all of it is taken back and compared. Says what is wrong, and how to mend it.
 
-    Exits with 0 if all is well, with 3 if something is missing or not trusted, with 4 if a trial or the disk failed.
+    Exits with 0 if all is well, with 3 if something is missing or not trusted, with 4 if a trial or the disk failed,
+    with 5 if the history of the workspace is gone.
     """
     root, home = find_root(".", Registry(config.state_home())), config.home_folder()
     agents = [presence.chosen(agent, root, home)] if agent else doctor.installed(root, home)
@@ -61,10 +64,23 @@ def command(ctx: click.Context, session: Session, agent: str) -> None:
 def _machine() -> list[Finding]:
     workspace = find_workspace(".")
     if workspace is None:
-        return [*examine_machine(config.state_home(), None), _daemon()]
+        return [*_history(lost_at(".")), *examine_machine(config.state_home(), None), _daemon()]
     with workspace:
-        tampered = [problem("hooks", said, "") for said in tampering.warnings(workspace)]
+        tampered = _history(workspace.lost)
+        tampered += [problem("hooks", said, "") for said in tampering.warnings(workspace)]
         return [*tampered, *examine_machine(config.state_home(), workspace), _daemon()]
+
+
+def _history(gone: Lost | None) -> list[Finding]:
+    """Whether the history is the one that the workspace had; and whether anybody would notice if it went."""
+    if gone:
+        return [problem("history", str(gone), gone.hint)]
+    folder = config.witness_folder()
+    there = next(above for above in (folder, *folder.parents) if above.exists())
+    if os.access(there, os.W_OK | os.X_OK):
+        return []
+    said = f"{folder} cannot be written, so a history that is removed would not be missed"
+    return [warning("witness", said, "make it writable, or set XDG_DATA_HOME")]
 
 
 def _daemon() -> Finding:
@@ -101,6 +117,8 @@ def _print(session: Session, examined: Iterable[Examined], machine: Iterable[Fin
 
 def _code(findings: Iterable[Finding]) -> int:
     failed = {finding.check for finding in findings if finding.state is State.PROBLEM}
+    if "history" in failed:
+        return CorruptionError.exit_code
     if failed & {"trial", "disk", "state"}:
         return BackendError.exit_code
     return RefusedError.exit_code if failed else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -15,7 +16,7 @@ from takeback.cli.beginning import first_checkpoint
 from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand
 from takeback.daemon.command import hook_command
-from takeback.errors import BackendError, RefusedError, TakebackError
+from takeback.errors import RefusedError
 from takeback.opening import find_root
 from takeback.storage.registry import Registry
 
@@ -32,8 +33,8 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     """Protect what a coding agent does, with hooks in its own settings
 
     AGENT is claude-code, codex, cursor, gemini, opencode or ruflo. The hooks come beside all that is there, and a
-    first checkpoint is taken. The change is shown first, and on a terminal you are asked. A second time changes
-    nothing.
+    first checkpoint is taken. The change is shown first, and on a terminal you are asked. It is an action, which
+    `takeback undo` takes back by its id alone. A second time changes nothing.
     """
     root, home = find_root(".", Registry(config.state_home())), config.home_folder()
     agent = presence.chosen(agent, root, home)
@@ -45,8 +46,11 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
     edit = apply.installing(agent, path, hook_command(settings.layout(agent).agent))
     if edit.diff:
         may_write(session, edit.diff, yes=yes)
-    edit.make()
-    checkpoint = "" if user else _protect(session, agent, edit)
+    written = _Written()
+    if user:
+        edit.make()
+    else:
+        written = _write(session, agent, root, edit)
     idle = _switched_off(agent, None if user else root, home)
     if session.json:
         return session.data(
@@ -56,7 +60,8 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
                 "changed": bool(edit.diff),
                 "diff": edit.diff,
                 "root": None if user else str(root),
-                "checkpoint": checkpoint or None,
+                "checkpoint": written.checkpoint or None,
+                "action": written.action or None,
                 "then": presence.CLIENTS[agent].next_step(user=user),
                 "switched_off_by": str(idle) if idle else None,
             }
@@ -75,29 +80,30 @@ def _refuse_too_wide(root: Path, agent: str) -> None:
         ) from None
 
 
-def _protect(session: Session, agent: str, edit: apply.Edit) -> str:
-    """Record what the agent will find; and that a human wants its hooks, whoever wrote them.
+class _Written(NamedTuple):
+    """What was recorded of it: a first checkpoint, where there was none, and the change itself."""
 
-    A checkpoint is taken only if there is something new. If it cannot be, the settings are as they were; and if
-    that cannot be either, it is said too.
+    checkpoint: str = ""
+    action: str = ""
+
+
+def _write(session: Session, agent: str, root: Path, edit: apply.Edit) -> _Written:
+    """Write the hooks into a project, as an action; and record that a human wants them, whoever wrote them.
+
+    Nothing is written where nothing can be recorded.
     """
-    try:
-        with session.protect(asking=True) as workspace:
-            if not workspace.inside_action():
-                tampering.accept(workspace, agent)
-            if not workspace.history.marks:
-                return first_checkpoint(session, workspace, f"takeback install {agent}").id
-            return workspace.save(f"takeback install {agent}").id if edit.diff else ""
-    except BaseException as error:
-        try:
-            edit.back.make()
-        except TakebackError as second:
-            stay = f"the hooks could not be taken out again: {second.message}"
-            if isinstance(error, TakebackError):
-                hint = f"see what is in that file; `takeback uninstall {agent}` takes them out"
-                raise BackendError(f"{error.message}; {stay}", hint=hint) from None
-            click.echo(f"takeback: {stay}", err=True)
-        raise
+    name, checkpoint, action = f"takeback install {agent}", "", ""
+    with session.protect(asking=True) as workspace:
+        if not workspace.history.marks:
+            checkpoint = first_checkpoint(session, workspace, f"before {name}").id
+        if edit.diff and edit.path.is_relative_to(root):
+            with workspace.writing(name) as action:
+                edit.make()
+        else:  # a link may lead out of the project
+            edit.make()
+        if not workspace.inside_action():
+            tampering.accept(workspace, agent)
+    return _Written(checkpoint, action)
 
 
 def _switched_off(agent: str, root: Path | None, home: Path) -> Path | None:

@@ -16,6 +16,7 @@ from takeback.cli.reports import print_report
 from takeback.cli.session import Session, TakebackCommand
 from takeback.cli.views import made
 from takeback.commands.judgement import Judgement
+from takeback.core.codec import written as recordable
 from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
 from takeback.engine import lock_guard
@@ -71,7 +72,8 @@ def command(
     """Run any command as one action that can be taken back
 
     A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
-    Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it.
+    Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it, and 6
+    where the command gave 0 and what it did could not be recorded.
     """
     with session.protect(asking=True) as workspace:
         workspace.recover()
@@ -79,8 +81,8 @@ def command(
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
-        called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
-        actor, parent = os.path.basename(words[0]), workspace.parent_action()
+        called = recordable(redact(name or shlex.join([os.path.basename(words[0]), *words[1:]])))[:NAME_MAX]
+        actor, parent = recordable(os.path.basename(words[0])), workspace.parent_action()
         judged = workspace.foresight.judge(words)
         survey = workspace.foresight.survey(reached(judged), roots)
         found = foreseen(judged, survey)
@@ -132,9 +134,10 @@ def _supervise(
     )
     try:
         _record(session, workspace, id, called, child, undo=undo)
-    except TakebackError as error:
-        # The command has run, so its own code counts. The next command settles what is not recorded now.
+    except (TakebackError, OSError) as error:
+        # The command has run, so its own failure counts first. The next command settles what is not recorded now.
         click.echo(f"takeback: what {id} changed is not recorded yet: {error}", err=True)
+        return child.code or RollbackIncomplete.exit_code
     return child.code
 
 

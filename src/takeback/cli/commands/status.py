@@ -31,9 +31,10 @@ from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
 from takeback.engine.calls import in_doubt
 from takeback.journals import held_unopened
-from takeback.opening import find_root, find_workspace
+from takeback.opening import find_root, find_workspace, lost_at
 from takeback.storage.registry import Registry
 from takeback.trusted import Held
+from takeback.witnessing import Lost
 from takeback.workspace import Workspace
 
 RUNS_SHOWN = 5
@@ -57,7 +58,7 @@ def command(session: Session) -> None:
         so_far = changed_so_far(workspace)
         tampered = tampering.warnings(workspace)
         workspace.notices += tampered
-        elsewhere, held = _elsewhere(workspace), workspace.held
+        elsewhere, held, gone = _elsewhere(workspace), workspace.held, workspace.lost
         workspace.notices += [held.notice] if held.notice else []
     if session.json:
         data = _data(history, waiting)
@@ -65,6 +66,7 @@ def command(session: Session) -> None:
         data["sessions"] = [session_data(history, run, so_far) for run in sessions(history)]
         data["sits_in"] = elsewhere or str(workspace.root)
         data["settings"] = _settings_data(held)
+        data["lost"] = _lost_data(gone)
         return session.data({"protected": True, "root": str(workspace.root), "warnings": tampered, **data})
     if elsewhere:
         session.line(
@@ -73,6 +75,11 @@ def command(session: Session) -> None:
     root = "" if elsewhere else str(workspace.root)
     for line in [*_lines(root, history, waiting, so_far), *outbox_lines(outbox)]:
         session.line(line)
+
+
+def _lost_data(gone: Lost | None) -> dict[str, object] | None:
+    """The history that the workspace had before, if that is gone."""
+    return {"since": iso(gone.since_us), "state": str(gone.state), "hint": gone.hint} if gone else None
 
 
 def _settings_data(held: Held) -> dict[str, object]:
@@ -93,11 +100,14 @@ def _not_yet(session: Session) -> None:
     """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
     registry = Registry(config.state_home())
     here, root = os.getcwd(), find_root(".", registry)
-    held = held_unopened(registry.state_of(root), root)
+    held, gone = held_unopened(registry.state_of(root), root), lost_at(".")
     waiting = [] if config.is_too_wide(root) else presence.hooked(root, config.home_folder())
     if session.json:
-        unheld = _settings_data(held)
-        return session.data({"protected": False, "root": here, "hooks": waiting, "settings": unheld})
+        data = {"root": here, "hooks": waiting, "settings": _settings_data(held), "lost": _lost_data(gone)}
+        return session.data({"protected": False, **data})
+    if gone:
+        session.line(f"{gone}.")
+        session.line(f"  {gone.hint}")
     if held.notice:
         click.echo(f"takeback: {held.notice}", err=True)
     if waiting:

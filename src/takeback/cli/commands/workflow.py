@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from takeback import config
+from takeback.agents.section import remove_section, section_files, write_section
+from takeback.cli.beginning import first_checkpoint
 from takeback.cli.scheduling import (
     absolute,
     every_option,
@@ -88,6 +90,35 @@ def command() -> None:
     A workflow is one JSON file in memory/checkpoints: what is done, what remains, and who works on it. It is written
     after each step. After a restart, `resume` gives it to exactly one agent, which goes on after the last step.
     """
+
+
+@command.command("init", cls=TakebackCommand)
+@click.option("--remove", is_flag=True, help="Take the section out again")
+@click.pass_obj
+def init(session: Session, remove: bool) -> None:
+    """Tell agents of workflows, in AGENTS.md and CLAUDE.md
+
+    A section on what to do at a start comes into AGENTS.md, and into CLAUDE.md where there is one. All other text
+    stays as it is, and a second time changes nothing. It is an action, which `takeback undo` takes back by its id
+    alone.
+    """
+    name = f"takeback workflow init{' --remove' * remove}"
+    done, action = "removed" if remove else "written", ""
+    root = find_root(".", Registry(config.state_home()))
+    if files := section_files(root, remove=remove):
+        with session.protect() as workspace:
+            if not workspace.history.marks:
+                first_checkpoint(session, workspace, f"before {name}")
+            with workspace.writing(name) as action:
+                files = (remove_section if remove else write_section)(root)
+    if session.json:
+        return session.data({"root": str(root), done: files, "action": action or None})
+    if not files:
+        return session.line("There was no section." if remove else "The section is there already.")
+    where = " and ".join(files)
+    said = f"Removed the section from {where}." if remove else f"Wrote the section on workflows into {where}."
+    session.line(said)
+    session.line(f"  take that back   takeback undo {action}")
 
 
 @command.command("start", cls=StartCommand)
