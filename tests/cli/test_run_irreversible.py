@@ -139,3 +139,20 @@ def test_a_crash_in_the_middle_leaves_no_question(world: Workspace, remote: Path
 
 def actions(world: Workspace) -> list[dict[str, str]]:
     return [entry for entry in world.do("log", "--json").json["entries"] if entry["kind"] == "action"]
+
+
+def test_on_autopilot_what_you_have_allowed_runs_and_nothing_beside_it(
+    world: Workspace, remote: Path
+) -> None:
+    world.configure('[rules.commands]\nallow = ["git push -q origin"]\n')
+    assert world.run("run", "--autopilot", "--", "git", "push", "origin", "main").code == 125
+    assert (
+        world.run("run", "--autopilot", "--", "sh", "-c", "git push -q origin main; kill 999999").code == 125
+    )
+    assert not pushed(remote)
+    done = world.run("run", "--autopilot", "--", "git", "push", "-q", "origin", "main")
+    assert done.code == 0, done
+    assert pushed(remote)
+    assert CANNOT in done.stderr, "it is said all the same"
+    world.configure('[rules.commands]\nallow = ["git push"]\nask = ["git push"]\n')
+    assert world.run("run", "--autopilot", "--", "git", "push", "origin", "main").code == 125

@@ -29,6 +29,15 @@ def judge(line: str) -> Judgement:
 
 def labelled() -> list[tuple[str, str]]:
     """Every label with its command."""
+    return [(label, line) for label, line in _every() if label in MEANS]
+
+
+def ordinary() -> list[str]:
+    """What agents type all day: the ordinary commands, and the labelled ones that only read or write here."""
+    return [line for label, line in _every() if label in ("ordinary", "reads", "writes")]
+
+
+def _every() -> list[tuple[str, str]]:
     return [
         (label, line)
         for path in sorted(FOLDER.glob("*.toml"))

@@ -106,3 +106,13 @@ def test_what_stands_beside_a_named_path_comes_back(name: str, beside: Beside) -
     after = beside.look()
     assert not differences(before["other"], after["other"])
     assert not differences(before["work"], after["work"])
+
+
+def test_what_an_earlier_command_linked_is_not_said_to_be_known(beside: Beside) -> None:
+    """Its other name may lie outside, where nobody looks: then the verdict must not be clean."""
+    beside.agent(f"ln {V}/a.txt h")
+    beside.agent("echo x > h")
+    report = beside.run("undo", "--json").json
+    assert report["verdict"] == "unknown"
+    beside.agent("echo plain > plan.md")
+    assert beside.run("undo", "--json").json["verdict"] == "clean"

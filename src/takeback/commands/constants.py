@@ -29,7 +29,7 @@ _REFERENCE = re.compile(f"([{BARE}{QUOTED}])([A-Za-z_]\\w*|!)\x06")
 _SPLIT = re.compile(rf"[\s*?\[\\{WILD}]")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _OWN = re.compile(
-    r"BASH\w*|DIRSTACK|EPOCH\w+|E?UID|FUNCNAME|GROUPS|HISTCMD|HOME|IFS|LINENO|MAPFILE|OLDPWD|OPTARG|OPTIND|PIPESTATUS"
+    r"BASH\w*|SHELLOPTS|COLUMNS|LINES|COPROC|DIRSTACK|EPOCH\w+|E?UID|FUNCNAME|GROUPS|HISTCMD|HOME|IFS|LINENO|MAPFILE|OLDPWD|OPTARG|OPTIND|PIPESTATUS"
     r"|PPID|PWD|S?RANDOM|REPLY|SECONDS|SHLVL|_"
 )
 """Variables that a shell changes by itself."""
@@ -138,6 +138,11 @@ def _changed_by_words(words: Sequence[str]) -> Iterator[str]:
     if not words:
         return
     name, first = words[0], words[1] if len(words) > 1 else ""
+    if name == "time":
+        # A word of the shell's own: what follows it runs in this shell, be it an assignment.
+        rest = [word for word in words[1:] if not word.startswith("-")]
+        yield from (word.partition("=")[0] for word in rest if "=" in word)
+        yield from _changed_by_words(rest)
     if not is_known(name) or name in _ANY:
         yield ALL
     elif name in _SOME or (name in ("printf", "wait") and first.startswith(("-", HOLE, BARE))):

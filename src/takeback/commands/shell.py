@@ -255,8 +255,8 @@ def _value(node: Node) -> str | None:
 
 
 def _redeclared(node: Node) -> Iterator[Part]:
-    """With `declare -n`, `-i` or `-u` a variable does not hold what it is set to."""
-    if re.match(r"\w+\s+-|unset", _text(node)):
+    """With `declare -n`, `-i` or `-u` a variable does not hold what it is set to; a constant keeps what it held."""
+    if re.match(r"\w+\s+-|unset|readonly", _text(node)):
         yield Simple((), values=(("*", None),))
 
 

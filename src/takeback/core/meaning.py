@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
-from urllib.parse import unquote
 
 PATHS = re.compile(
     r"(?:.*_)?(?:path|file|filename|filepath|folder|dir|directory|cwd|workdir|src|dst|dest|destination)s?"
@@ -27,6 +26,7 @@ PERHAPS_SQL = re.compile(r"(?:.*_)?(?:query|queries|statement|statements)")
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _FILE = re.compile(r"file://(?:localhost)?(?=/)", re.IGNORECASE)
+_ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
 _LOOKS_LIKE_A_PATH = re.compile(r"(?:/|~/|\.\.?/)[^\n]*")
 _LOOKS_LIKE_SQL = re.compile(
     r"\s*(?:select\s|with\s|(?:insert|merge|replace)\s+into\s|update\s+\S+\s+set\s|delete\s+from\s|truncate\s+table\s"
@@ -94,7 +94,11 @@ def named_paths(args: Any, more: Sequence[str] = ()) -> Iterator[tuple[str, str]
 
 def from_address(text: str) -> str:
     """`file:///a%20b` as the path that it means."""
-    return unquote(_FILE.sub("", text, count=1), errors="surrogateescape") if _FILE.match(text) else text
+    if not _FILE.match(text):
+        return text
+    path = _FILE.sub("", text, count=1).encode("utf-8", "surrogateescape")
+    plain = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), path)
+    return plain.decode("utf-8", "surrogateescape")
 
 
 def sql_in(args: Any) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -73,6 +74,7 @@ class Foresight:
                 exists=os.path.exists,
                 running=self._running,
             )
+            judged = with_other_names(judged)
             if self._rules().effects.local is Local.IRREVERSIBLE:
                 judged = with_local_irreversible(judged)
             self._last = (asked, judged, time.monotonic() + REMEMBERED_S)
@@ -86,6 +88,14 @@ class Foresight:
         """The effect of a command, with the reason where it is irreversible or unknown."""
         judged = self.judge(command)
         return foreseen(judged, self.survey(reached(judged)))
+
+    def is_allowed(self, command: str | Sequence[str]) -> bool:
+        """Whether a human has allowed it by its words, and nothing else that they wrote names it."""
+        rules = self._rules().commands
+        line = command if isinstance(command, str) else " ".join(command)
+        if not rules.allow or any(fits(pattern, line) for pattern in (*rules.ask, *rules.deny)):
+            return False
+        return bool(self._irreversible(command)) and self.permits(command, rules.allow)
 
     def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
         """Whether all of a command that cannot be taken back is named by these patterns, each part by itself.
@@ -145,6 +155,30 @@ class Foresight:
         ground, here = Ground(self._root, self._home_folder(), real_path), self._here()
         found = [place(ground, as_given(path), here) for path in paths if path]
         return [Reached(at.path, at.really, perhaps=perhaps) for at in found if at is not None]
+
+
+def with_other_names(judged: Judgement) -> Judgement:
+    """The same where a file of the workspace that is written has other names: these may lie where nobody looks."""
+    from takeback.commands.judgement import Reach, Reason, worst
+
+    inside = [
+        t.really or t.path
+        for t in judged.touched
+        if t.reach is Reach.RESTORABLE and t.exact and not t.deletes
+    ]
+    if not (linked := [path for path in inside if _has_other_names(path)]):
+        return judged
+    why = f"writes {linked[0]}, a file with other names, which may lie outside the workspace"
+    reasons = (*judged.reasons, Reason(Reach.UNKNOWN, "", "(hard link)", why))
+    return msgspec.structs.replace(judged, reach=worst(one.reach for one in reasons), reasons=reasons)
+
+
+def _has_other_names(path: str) -> bool:
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
 
 
 def with_local_irreversible(judged: Judgement) -> Judgement:

@@ -62,10 +62,12 @@ def script_text(path: str) -> str | None:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
-    with open(opened, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             return None
-        content = file.read(SCRIPT_MAX + 4)
+        content = os.pread(opened, SCRIPT_MAX + 4, 0)
+    finally:
+        os.close(opened)
     text = content.decode("utf-8", "surrogateescape")
     return None if "\0" in text else text
 

@@ -86,7 +86,7 @@ def command(
         judged = workspace.foresight.judge(words)
         survey = workspace.foresight.survey(reached(judged), roots)
         found = foreseen(judged, survey)
-        if autopilot:
+        if autopilot and not workspace.foresight.is_allowed(words):
             unknown = workspace.settings.rules.effects.unknown
             refuse_on_autopilot(workspace.ledger, called, actor, parent, found, unknown)
         warnings = [*warning_lines(judged, survey), *_locked(workspace, judged, called, parent)]
