@@ -79,9 +79,9 @@ class Protected:
         return differences(before, self.look())
 
     def entries(self) -> list[dict[str, Any]]:
-        """All that is recorded, oldest first."""
+        """All that is recorded since the hooks were installed, oldest first."""
         found: list[dict[str, Any]] = self.takeback("log", "-n", "0", "--json").json["entries"]
-        return found[::-1]
+        return [entry for entry in found[::-1] if not entry.get("name", "").startswith("takeback install")]
 
     def command(self, event: str) -> str:
         """What the client starts for an event, as its settings say."""
