@@ -111,7 +111,9 @@ class Assembly:
         return settings_of(self.root, history, self._contents, acceptance.read(self.state).accepted)
 
     def _tell(self, held: Held) -> None:
-        notice, kept = held.notice, stores.read(self.state)
+        declined, kept = acceptance.read(self.state).declined, stores.read(self.state)
+        is_known = not held.since and {one.digest for one in held.pending} <= declined
+        notice = "" if is_known else held.notice
         if not notice and held.settings.store.store and not (kept and kept.store):
             notice = (
                 f"{config.FILE} names a store, but the history of this workspace is on this machine: a workspace "

@@ -34,7 +34,8 @@ class Setting(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The value, without what looks like a secret in it."""
-        return hidden(msgspec.json.encode(self.value).decode())
+        shown = hidden(msgspec.json.encode(self.value).decode())
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
 
     def __str__(self) -> str:
         table, _, name = self.name.rpartition(".")

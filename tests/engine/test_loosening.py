@@ -96,6 +96,11 @@ def test_a_password_is_not_shown() -> None:
     assert "hunter2" not in str(asked) and "host/db" in str(asked)
 
 
+def test_what_is_shown_does_not_steer_a_terminal() -> None:
+    (asked,) = to_accept(parsed('[files]\nexclude = ["\\u001b[2Ja\\u009b\\u202eb"]'))
+    assert str(asked).isprintable() and "u202e" in str(asked)
+
+
 def test_a_setting_that_nobody_has_classified_has_to_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each table had got one more: what is new is not taken for harmless."""
 

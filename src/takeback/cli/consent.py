@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from takeback import config
-from takeback.cli.session import paint
+from takeback.cli.session import paint, printable
 from takeback.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def before_opening(root: Path, state: Path, *, accept: bool) -> None:
             return
         _show(fresh)
         if click.confirm("Accept this?", default=False, err=True):
-            accept_unopened(state, asked)
+            accept_unopened(state, fresh)
         else:
             _decline(state, [one.digest for one in fresh])
 
@@ -83,13 +83,14 @@ def _refuse_agent(workspace: Workspace) -> None:
 def _show(asked: Sequence[Setting], offer: Offer | None = None) -> None:
     if offer and offer.since:
         click.echo(f"{config.FILE} was changed by {offer.since}:", err=True)
-        for line in offer.diff:
+        # A file of somebody else's must not steer the terminal on which it is judged.
+        for line in map(printable, offer.diff):
             colour = {"+": "green", "-": "red"}.get(line[:1])
             click.echo(f"  {paint(line, fg=colour) if colour else line}", err=True)
     if asked:
         click.echo(f"{config.FILE} has settings that hold only if you accept them:", err=True)
         for one in asked:
-            click.echo(f"  {one.does:<10} {one}", err=True)
+            click.echo(f"  {one.does:<10} {printable(str(one))}", err=True)
 
 
 def _decline(state: Path, digests: Sequence[str]) -> None:

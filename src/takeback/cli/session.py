@@ -64,6 +64,7 @@ class Session(msgspec.Struct):
         root = find_root(".", registry)
         state = registry.state_of(root if registry.knows(root) else registry.moved(root) or root)
         is_new = not is_begun(state)
+        asking = asking and not self.json
         if is_new and (asking or accept_config):
             consent.before_opening(root, state, accept=accept_config)
         workspace = open_workspace(root, watching=False, progress=self.progress, allow_home=allow_home)
@@ -193,7 +194,7 @@ def iso(at_us: int) -> str:
 
 def shortened(text: str, most: int) -> str:
     """A text on one line, cut where it gets long. What would steer a terminal is spelt out."""
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
+    line = printable(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
@@ -219,6 +220,11 @@ def echo(text: str, *, err: bool = False) -> None:
     """
     stream = sys.stderr if err else sys.stdout
     click.echo(_STEERING.sub(_spelt, text) if stream.isatty() else text, err=err)
+
+
+def printable(line: str) -> str:
+    """A line in which what would steer a terminal, or turn its text around, is spelt out."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
 def sized(count: int) -> str:
