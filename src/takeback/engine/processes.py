@@ -178,6 +178,9 @@ class Table:
             known |= new
             self._seen |= {pid: found for pid in new if (found := _parent_and_start(pid))}
 
+    def pids(self) -> set[int]:
+        return set(self._seen)
+
     def with_token(self, token: str) -> set[int]:
         """Those that carry this action's token in their environment, whoever their parent is by now."""
         wanted = f"{VARIABLE}={token}".encode()
@@ -226,6 +229,11 @@ def _brand_of(pid: int) -> int:
             hard = line.split()[4]
             return int(hard) if hard.isdigit() else 0
     return 0
+
+
+def read_of(pid: int, name: str) -> bytes:
+    """What the kernel tells of a process under this name; nothing where it may not be read, or has ended."""
+    return _read(f"/proc/{pid}/{name}")
 
 
 def _listing(after: Count | None) -> set[int]:
