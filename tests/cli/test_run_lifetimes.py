@@ -160,6 +160,16 @@ def test_what_a_command_left_behind_is_taken_back_with_it(way: str, world: Works
     assert world.read("src/main.py") == "work of months\n"
 
 
+def test_orphans_that_have_ended_do_not_stay_as_zombies(world: Workspace, tmp_path: Path) -> None:
+    script = f"(true &); (true &); touch $(echo ../here); {until('../end')}"
+    running = start(world, *shell(world, "agent", script))
+    wait_for_file(tmp_path / "here")
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    wait_for(lambda: len(children.read_text().split()) == 1)
+    (tmp_path / "end").touch()
+    assert ended(running).code == 0
+
+
 def test_what_failed_and_still_runs_is_not_taken_back_and_says_so(world: Workspace, tmp_path: Path) -> None:
     world.save()
     script = f"echo new > plan.md; ({until('../end')}) > /dev/null 2>&1 & exit 3"
