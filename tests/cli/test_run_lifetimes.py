@@ -160,11 +160,30 @@ def test_what_a_command_left_behind_is_taken_back_with_it(way: str, world: Works
     assert world.read("src/main.py") == "work of months\n"
 
 
+def test_orphans_that_have_ended_do_not_stay_as_zombies(world: Workspace, tmp_path: Path) -> None:
+    script = f"(true &); (true &); touch $(echo ../here); {until('../end')}"
+    running = start(world, *shell(world, "agent", script))
+    wait_for_file(tmp_path / "here")
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    wait_for(lambda: len(children.read_text().split()) == 1)
+    (tmp_path / "end").touch()
+    assert ended(running).code == 0
+
+
+def test_what_failed_and_still_runs_is_not_taken_back_and_says_so(world: Workspace, tmp_path: Path) -> None:
+    world.save()
+    script = f"echo new > plan.md; ({until('../end')}) > /dev/null 2>&1 & exit 3"
+    done = world.run("run", "--undo-on-failure", "--", "bash", "-c", script)
+    (tmp_path / "end").touch()
+    assert done.code == 3 and "still has processes running" in done.stderr
+    assert "not recorded" not in done.stderr and world.read("plan.md") == "new\n"
+
+
 def test_status_names_what_still_runs(world: Workspace, tmp_path: Path) -> None:
     world.agent(f"({until('../end')}) > /dev/null 2>&1 &", name="agent")
     said = world.do("status").stdout
     (tmp_path / "end").touch()
-    assert "agent" in said and "running" in said, said
+    assert "agent" in said and "still running" in said and "kill " in said, said
 
 
 # One that is cut off

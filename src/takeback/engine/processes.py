@@ -8,9 +8,9 @@ import platform
 import resource
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -107,22 +107,31 @@ def _last_pid() -> int:
     return int((_read("/proc/loadavg").split() or [b"0"])[-1])
 
 
-@contextmanager
-def adopting() -> Iterator[Callable[[], tuple[Process, ...]]]:
-    """Be the parent of whatever our descendants leave behind: nothing that they start can leave us.
+class Orphans:
+    """What was started below this process since then, whoever started it, and has lost its parents."""
 
-    Gives what tells which processes were started meanwhile and still live.
-    """
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    before = set(_below(os.getpid()))
-    prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    def __init__(self) -> None:
+        self._before = set(_below(os.getpid()))
 
-    def adopted() -> tuple[Process, ...]:
-        new = sorted(set(_below(os.getpid())) - before)
+    def living(self) -> tuple[Process, ...]:
+        new = sorted(set(_below(os.getpid())) - self._before)
         return tuple(process for process in map(describe, new) if process.started)
 
+    def bury(self, but: int) -> None:
+        """Let those that have ended go: as zombies they would stay. Somebody else waits for `but`."""
+        for pid in set(_children(os.getpid())) - self._before - {but}:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+@contextmanager
+def adopting() -> Iterator[Orphans]:
+    """Be the parent of whatever our descendants leave behind: nothing that they start can leave us."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    orphans = Orphans()
+    prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        yield adopted
+        yield orphans
     finally:
         prctl(SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
@@ -150,15 +159,20 @@ def _below(pid: int) -> list[int]:
     """The processes that this one has started and that are still its own, with theirs."""
     found, open_ = [], [pid]
     while open_:
-        parent = open_.pop()
-        try:
-            threads = os.listdir(f"/proc/{parent}/task")[:THREADS_MAX]
-            children = [int(c) for t in threads for c in _read(f"/proc/{parent}/task/{t}/children").split()]
-        except OSError:
-            continue
+        children = _children(open_.pop())
         found += children
         open_ += children
     return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")[:THREADS_MAX]
+    except OSError:
+        return []
+    return [
+        int(child) for thread in threads for child in _read(f"/proc/{pid}/task/{thread}/children").split()
+    ]
 
 
 class Table:

@@ -42,7 +42,7 @@ def run_child(
     """
     show_life()
     environment = {**os.environ, VARIABLE: token, **more}
-    with adopting() as adopted:
+    with adopting() as orphans:
         try:
             process = subprocess.Popen(list(words), env=environment)
         except FileNotFoundError:
@@ -51,9 +51,14 @@ def run_child(
             return Child(126, f"{words[0]}: cannot be run", started=False)
         except OSError as error:
             return Child(126, f"{words[0]}: {error.strerror}", started=False)
+
+        def beat() -> None:
+            show_life()
+            orphans.bury(process.pid)
+
         with _signals_to(process):
-            _wait(process, partial(_try, show_life))
-        code, left = process.returncode, adopted()
+            _wait(process, partial(_try, beat))
+        code, left = process.returncode, orphans.living()
     if code >= 0:
         return Child(code, left=left)
     return Child(128 - code, f"ended by {_signal_name(-code)}", left=left)

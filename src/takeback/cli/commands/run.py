@@ -23,7 +23,7 @@ from takeback.engine import lock_guard
 from takeback.engine.foreseeing import foreseen, reached, refuse_on_autopilot, written
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child, run_child
-from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, TakebackError
+from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, RunBusy, TakebackError
 from takeback.ports import Survey
 from takeback.workspace import Workspace
 
@@ -161,10 +161,13 @@ def _record(
             print_report(Session(to_stderr=True), workspace.history, report)
 
 
-def _take_back(workspace: Workspace, id: str) -> RollbackReport:
+def _take_back(workspace: Workspace, id: str) -> RollbackReport | None:
     """Undo what the failed command did. A conflict changes nothing, and its report says so."""
     try:
         return workspace.undo(id)
+    except RunBusy as busy:
+        click.echo(f"takeback: {busy}", err=True)
+        return None
     except (ConflictError, RollbackIncomplete) as error:
         if error.report is None:
             raise

@@ -30,6 +30,7 @@ from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
 from takeback.engine.calls import in_doubt
+from takeback.engine.processes import is_alive
 from takeback.journals import held_unopened
 from takeback.opening import find_root, find_workspace, lost_at
 from takeback.storage.registry import Registry
@@ -190,11 +191,17 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
         lines.append(
             f"Action {action.id} has no recorded end: {what(history, action)}, {ago(action.began_us)}"
         )
-    for action in history.open_actions(Life.BACKGROUND):
-        lines.append(
-            f"Action {action.id} has ended, but processes that it started are still running: {action.name}"
-        )
+    lines += [_going_on_behind(action) for action in history.open_actions(Life.BACKGROUND)]
     return lines
+
+
+def _going_on_behind(action: Action) -> str:
+    """What an action left running, and how it is ended: before that, nothing of it is taken back."""
+    numbers = " ".join(str(process.pid) for process in action.processes if is_alive(process))
+    how = f"  end them: kill {numbers}" if numbers else ""
+    return (
+        f"Action {action.id} has ended, but processes that it started are still running: {action.name}{how}"
+    )
 
 
 def _unknown(history: History) -> list[Action]:
