@@ -73,6 +73,24 @@ def test_on_autopilot_it_is_refused_and_never_started(
     assert world.do("verify").code == 0
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["env"] * 9 + ["git", "push", "origin", "main"],
+        ["bash", "-c", "(" * 60 + "git push origin main" + " )" * 60],
+        ["bash", "-c", "git push origin main #" + "x" * 100_000],
+    ],
+    ids=["wrappers", "parentheses", "comment"],
+)
+def test_on_autopilot_a_command_that_is_not_read_to_its_end_is_refused(
+    words: list[str], world: Workspace, remote: Path
+) -> None:
+    done = world.run("run", "--autopilot", "--", *words)
+    assert done.code == 125
+    assert not pushed(remote)
+    assert "was refused" in done.stderr
+
+
 def test_a_refusal_is_recorded(world: Workspace, remote: Path) -> None:
     refused = world.run("run", "--autopilot", "--json", "--", "git", "push")
     assert json.loads(refused.stderr)["error"]["code"] == "refused"

@@ -77,8 +77,14 @@ def test_an_action_whose_processes_outlive_it() -> None:
     action = story.history.actions[began.id]
     assert action.life is Life.BACKGROUND and not story.history.open_actions()
     assert story.history.open_actions(Life.BACKGROUND) == [action]
+    left = e.Process(7, "1", "boot", "host")
+    story.tell(e.ActionDetached(began.id, exit_code=0, why="it failed", result=5, processes=(left,)))
+    assert (action.life, action.processes) == (Life.BACKGROUND, (left,))
+    assert (action.why, action.result) == ("it failed", 5)
+    assert bool(story.history.has_unended)
     story.tell(e.ActionEnded(began.id, Outcome.DONE, exit_code=0))
     assert not story.history.open_actions(Life.BACKGROUND) and action.changes == (change,)
+    assert not bool(story.history.has_unended) and not action.processes and not story.history.breaches
 
 
 def test_settings_that_an_agent_wrote_wait_for_a_human() -> None:
@@ -106,7 +112,7 @@ def test_what_changed_beside_a_session_is_trusted_for_nothing_that_loosens() -> 
     story = Story()
     target = Target("files", "takeback.toml")
     run = story.tell(e.RunBegan("agent", detached=True))
-    assert story.history.is_in_session
+    assert bool(story.history.is_in_session)
     story.edit("takeback.toml", "somebody's", seen=True)
     found = story.history.untrusted_since(target, beside=True)
     assert found is not None and found.change.before == ABSENT
@@ -114,7 +120,7 @@ def test_what_changed_beside_a_session_is_trusted_for_nothing_that_loosens() -> 
     story.tell(e.ConfigAccepted("somebody's"))
     assert story.history.untrusted_since(target, beside=True) is None
     story.tell(e.RunEnded(Outcome.DONE), stream=run.id)
-    assert not story.history.is_in_session
+    assert not bool(story.history.is_in_session)
     story.edit("takeback.toml", "human", seen=True)
     assert story.history.untrusted_since(target, beside=True) is None
 

@@ -47,6 +47,19 @@ def test_on_autopilot_a_push_by_a_tool_is_refused(tb: Workspace) -> None:
     assert ran == []
 
 
+def test_at_the_limits_of_the_judge_a_human_is_asked(tb: Workspace) -> None:
+    asked = []
+
+    def approve(approval: Approval) -> bool:
+        asked.append(approval.asked.why)
+        return False
+
+    with pytest.raises(RefusedError), tb.run("x", approve=approve) as run:
+        run.call(shell, "env " * 9 + "ls")
+    assert ran == []
+    assert "nested too deeply" in asked[0]
+
+
 def test_otherwise_a_human_is_asked_and_the_effect_is_recorded(tb: Workspace) -> None:
     asked = []
 

@@ -111,8 +111,7 @@ def test_a_setting_that_nobody_has_classified_has_to_be_accepted(monkeypatch: py
                 table["new"] = ["*"]
         return found
 
-    usual = Config()
+    usual, marker = Config(), Config()
     monkeypatch.setattr(loosening, "_plain", lambda given: plain(given if given is marker else usual))
-    marker = Config()
     names = {one.name for one in to_accept(marker)}
     assert names == {"files.new", "agents.new", "rules.commands.new", "rules.tools.new"}

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from takeback.commands import programs, shell
+from takeback.commands import programs, shell, sources
 from takeback.commands.constants import ALL, Constants, Way, resolved
+from takeback.commands.evaluation import Evaluated, Evaluation
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
 from takeback.commands.links import links_made, through
-from takeback.commands.paths import Ground, normal, place, shown
+from takeback.commands.paths import Ground, below, normal, place, shown
+from takeback.commands.reading import Place, Scripts, printed
 from takeback.commands.rules import changes_behaviour
 from takeback.commands.shell import Block, Doubt, Part, Simple
-from takeback.commands.sink import Folders, Sink
+from takeback.commands.sink import Folders, Running, Sink
 from takeback.commands.words import HERE, HOLE, HOME, WILD, as_given, is_known
 
 NESTED_MAX = 8
 FOLDERS_MAX = 8
+WORDS_MAX = 20_000
+"""Of all commands of a line, counted as often as each is judged: this many take about a second."""
+SHOWN_MAX = 1000
+"""Characters of a command that a reason repeats."""
 
 _WHERE = {
     Reach.RESTORABLE: "in the workspace",
@@ -35,12 +42,15 @@ def classify(
     cwd: str,
     home: str,
     real: Callable[[str], str] | None = None,
+    read: Callable[[str], str | None] | None = None,
+    exists: Callable[[str], bool] | None = None,
+    running: Callable[[], Sequence[Running]] | None = None,
 ) -> Judgement:
     """What a line would do; or a program with its arguments, which no shell reads.
 
-    Nothing is run and, without `real`, nothing is looked at.
+    Nothing is run and, without `real`, `read`, `exists` and `running`, nothing is looked at.
     """
-    walk = _Walk(Ground(normal(root), normal(home), real))
+    walk = _Walk(Ground(normal(root), normal(home), real, read, exists, running))
     if isinstance(line, str):
         walk.part(shell.read(line), (normal(cwd),))
     else:
@@ -60,16 +70,29 @@ class _Walk:
         self._ground = ground
         self._nested = nested
         self._functions: set[str] = set()
-        self._reasons: list[Reason] = []
+        self._reasons: dict[Reason, None] = {}
+        self._typed: tuple[Sequence[str], str] = (), ""
+        self._given: Sequence[str] = ()
+        self._left = WORDS_MAX
         self._touched: dict[Touched, None] = {}
         self._background = False
+        self._evaluation = Evaluation()
         self._links: dict[str, str] = {}
         """The links that the line makes, and where each leads."""
         self._constants = Constants()
+        self._scripts = Scripts(ground)
+        self._place = Place()
 
     def judgement(self) -> Judgement:
-        reach = worst(reason.reach for reason in self._reasons)
-        return Judgement(reach, tuple(self._reasons), tuple(self._touched), self._background)
+        reasons = tuple(self._reasons)
+        if changed := self._scripts.changed(self._touched):
+            why = f"runs {changed}, which it also writes"
+            reasons += (Reason(Reach.UNKNOWN, "", "(script)", why),)
+        if self._evaluation.runs_something():
+            why = "it evaluates a text, and that may run something"
+            reasons += (Reason(Reach.UNKNOWN, "", "(shell)", why),)
+        reach = worst(reason.reach for reason in reasons)
+        return Judgement(reach, reasons, tuple(self._touched), self._background)
 
     # The parts of a line
 
@@ -77,8 +100,12 @@ class _Walk:
         match part:
             case Simple():
                 return self.simple(part, folders, feeder)
-            case Doubt(why):
-                self.say(Reach.UNKNOWN, (), "(shell)", why)
+            case Doubt(why, limit):
+                self._doubt((), why, limit=limit)
+                return _After(folders, folders)
+            case Evaluated():
+                self._evaluation.add(part)
+                self._sets(part.hidden)
                 return _After(folders, folders)
             case Block(kind=shell.AND) | Block(kind=shell.OR):
                 return self._joined(part, folders)
@@ -189,36 +216,90 @@ class _Walk:
         return [text for way in ways for text in self._texts(resolved(word, way), folders)]
 
     def _one_way(self, simple: Simple, folders: Folders, feeder: Part | None) -> _After:
-        for name in filter(changes_behaviour, simple.assigned):
-            if name == "IFS" and simple.words[:1] == ("read",):
-                continue  # how lines are read
-            self.say(
-                Reach.UNKNOWN, (f"{name}=…",), "(variable)", f"{name} may make other programs of what follows"
-            )
+        if self._nested == self._place.nested:
+            self.at(simple.line)
+        # IFS before `read` says how lines are read.
+        self._sets(name for name in simple.assigned if name != "IFS" or simple.words[:1] != ("read",))
         for redirect in simple.redirects:
             if redirect.writes:
                 self.touch(redirect.path, folders, ("redirection", ">", redirect.path), "(redirection)")
             elif redirect.path.startswith(("/dev/tcp/", "/dev/udp/")):
                 self.say(Reach.IRREVERSIBLE, (redirect.path,), "(redirection)", "opens a connection")
         self._constants.after(simple, simple.words)
+        self._scripts.written(simple, read := _stdin(simple, feeder), folders)
         if not simple.words or simple.words[0] in self._functions:
             return _After(folders, folders)
         if (moved := _moved(simple.words, folders, self._ground)) is not None:
             return _After(moved, _both(folders, moved))
-        self._program(simple.words, folders, _stdin(simple, feeder))
+        if (
+            read is None
+            and (file := _file_read(simple, feeder))
+            and any(map(programs.runs_input, simple.words))
+        ):
+            self._with_input(simple.words, folders, file)
+        else:
+            self._program(simple.words, folders, read)
         return _After(folders, folders)
 
+    def _with_input(self, words: Sequence[str], folders: Folders, file: str) -> None:
+        """`bash < script`, `cat script | bash`: what it reads is a file of the workspace."""
+        found = self.text_of(file, folders)
+        if found is None or not self._scripts.begin(*found, folders):
+            self._program(words, folders, None)
+            return
+        outer, self._place = self._place, Place(self._scripts.name(found[0]), 0, self._nested + 1)
+        self._program(words, folders, found[1])
+        self._place = outer
+
+    def _sets(self, names: Iterable[str]) -> None:
+        """Variables are set."""
+        for name in names:
+            if not is_known(name):
+                self.say(Reach.UNKNOWN, (), "(variable)", "which variable it sets is not known")
+            elif changes_behaviour(name):
+                why = f"{name} may make other programs of what follows"
+                self.say(Reach.UNKNOWN, (f"{name}=…",), "(variable)", why)
+
     def _program(self, words: Sequence[str], folders: Folders, stdin: str | None) -> None:
+        if not self._goes_on_reading(1 + len(words)):
+            return
+        self._evaluation.given_words(word for word in words if re.match(r"[A-Za-z_]\w*=", word))
+        if words:
+            self._scripts.copied(words, folders)
         programs.judge(self, tuple(words), folders, stdin)
         for folder in folders:
             self._links |= links_made(self._ground, words, folder)
 
     # What the programs of the line are found to do
 
-    def say(self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "") -> None:
+    def say(
+        self,
+        reach: Reach,
+        words: Sequence[str],
+        rule: str,
+        why: str,
+        back: str = "",
+        *,
+        limit: bool = False,
+        local: bool = False,
+    ) -> None:
         if reach is not Reach.NONE:
-            command = " ".join(shlex.quote(shown(word)) for word in words)
-            self._reasons.append(Reason(reach, command, rule, why, back))
+            if words is not self._typed[0]:
+                # One command may be the reason for as many paths as it has words.
+                self._typed = words, _as_typed(words)
+            found = Reason(reach, self._typed[1], rule, why, back, self._place.shown(), limit, local)
+            self._reasons[found] = None
+
+    def running(self) -> Sequence[Running]:
+        return self._ground.running() if self._ground.running else ()
+
+    def folder_with(self, names: Sequence[str], folders: Folders) -> str:
+        folder = folders[0] if len(folders) == 1 else None
+        while self._ground.exists and folder and below(folder, self._ground.root):
+            if any(self._ground.exists(f"{folder}/{name}") for name in names):
+                return folder
+            folder = folder.rpartition("/")[0]
+        return ""
 
     def touch(
         self,
@@ -232,6 +313,8 @@ class _Walk:
         makes: bool = False,
     ) -> None:
         """A path is written or deleted."""
+        if not self._goes_on_reading(1 + len(self._links) // 8):
+            return
         for folder in folders:
             found = place(self._ground, word, folder, deletes=deletes)
             if found is None:
@@ -259,6 +342,9 @@ class _Walk:
         """A line that a shell inside the line runs."""
         if self._too_deep(words):
             return
+        if words is not self._given:
+            self._given = words
+            self._evaluation.given_words(word for word in words[1:] if word != text)
         if HOLE in text:
             self.say(Reach.UNKNOWN, words, "(shell)", "a part of the line that it runs is not known")
         self._nested += 1
@@ -267,6 +353,50 @@ class _Walk:
         self._in_order(shell.read(plain).parts, folders)
         self._constants = outer
         self._nested -= 1
+
+    def source(self, text: str, language: str, folders: Folders, words: Sequence[str]) -> None:
+        """A program in plain text."""
+        if language == sources.SHELL:
+            self.line(text, folders, words)
+        elif not self._too_deep(words):
+            self._nested += 1
+            sources.judge(self, text, language, folders, tuple(words))
+            self._nested -= 1
+
+    def script(self, word: str, folders: Folders, words: Sequence[str], language: str = "") -> bool:
+        """A file that is run. It is read in each folder in which it may be."""
+        found = self.text_of(word, folders)
+        if found is None:
+            return False
+        path, text = found
+        language = language or sources.language_of(text, path)
+        if not language:
+            return False
+        if language != sources.SHELL:
+            self.say(Reach.UNKNOWN, words, "(script)", f"runs {self._scripts.name(path)}")
+        if not self._scripts.begin(path, text, folders):
+            return True  # it is being read, or was
+        if self._scripts.too_many():
+            self._doubt(words, "it runs too many scripts to read them all", limit=True)
+            return True
+        outer, self._place = self._place, Place(self._scripts.name(path), 0, self._nested + 1)
+        self.source(text, language, folders, words)
+        self._place = outer
+        return True
+
+    def text_of(self, word: str, folders: Folders) -> tuple[str, str] | None:
+        """The text of a file of the workspace: as it is, or as the line writes it before it runs it."""
+        every = {self._scripts.text_of(word, folder) for folder in folders}
+        return every.pop() if len(every) == 1 else None
+
+    def part_of(self, name: str, line: int, text: str, folders: Folders, words: Sequence[str]) -> None:
+        outer, self._place = self._place, Place(name, line, -1)
+        self.line(text, folders, words)
+        self._place = outer
+
+    def at(self, line: int) -> None:
+        if line and self._place.file:
+            self._place = msgspec.structs.replace(self._place, line=line)
 
     def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[Sink], None]) -> None:
         """What is run on another machine, or in a container: there, writing anything cannot be taken back."""
@@ -280,9 +410,31 @@ class _Walk:
 
     def _too_deep(self, words: Sequence[str]) -> bool:
         if self._nested >= NESTED_MAX:
-            self.say(Reach.UNKNOWN, words, "(shell)", "it is nested too deeply")
+            self._doubt(words, "it is nested too deeply", limit=True)
             return True
         return False
+
+    def _goes_on_reading(self, words: int) -> bool:
+        self._left -= words
+        if self._left < 0:
+            self._doubt((), "it is longer than what is read of a line", limit=True)
+        return self._left >= 0
+
+    def _doubt(self, words: Sequence[str], why: str, *, limit: bool) -> None:
+        rule = "(limit)" if limit else "(shell)"
+        self.say(Reach.UNKNOWN, words, rule, why, limit=limit)
+
+
+def _as_typed(words: Sequence[str]) -> str:
+    """A command for human eyes; of a very long one, how it begins."""
+    found, left = list[str](), SHOWN_MAX
+    for word in words:
+        if left < 0:
+            found.append("…")
+            break
+        found.append(shlex.quote(shown(word if len(word) <= SHOWN_MAX else f"{word[:SHOWN_MAX]}…")))
+        left -= len(found[-1])
+    return " ".join(found)
 
 
 # Variables
@@ -296,7 +448,7 @@ def _put_in(simple: Simple, way: Way) -> Simple:
     return msgspec.structs.replace(
         simple,
         words=tuple(resolved(word, way) for word in simple.words),
-        redirects=tuple(shell.Redirect(resolved(r.path, way), r.writes) for r in simple.redirects),
+        redirects=tuple(msgspec.structs.replace(r, path=resolved(r.path, way)) for r in simple.redirects),
         stdin=None if simple.stdin is None else resolved(simple.stdin, way, splits=False),
     )
 
@@ -348,20 +500,17 @@ def _stdin(simple: Simple, feeder: Part | None) -> str | None:
     """The text that a command is given, where it stands in the line: in a here-document, or by `echo … |`."""
     if simple.stdin is not None or not isinstance(feeder, Simple) or not feeder.words:
         return simple.stdin
-    name, *words = feeder.words
-    if feeder.redirects:
-        return None
-    if name == "cat" and not words:
-        return feeder.stdin
-    if name == "echo" and all(map(is_known, words)):
-        return " ".join(word for word in words if word not in ("-n", "-e", "-E")) + "\n"
-    if name == "printf" and words and all(map(is_known, words)):
-        return _printed(words)
-    return None
+    return None if feeder.redirects else printed(feeder)
 
 
-def _printed(words: list[str]) -> str | None:
-    form = words[0].replace("\\n", "\n").replace("\\t", "\t")
-    if words[0] in ("%s", "%s\\n", "%b", "%b\\n"):
-        return "\n".join(words[1:])
-    return form if "%" not in form and "\\" not in form and len(words) == 1 else None
+def _file_read(simple: Simple, feeder: Part | None) -> str:
+    """The file that a command reads as its input, where it is one."""
+    if (
+        isinstance(feeder, Simple)
+        and len(feeder.words) == 2
+        and feeder.words[0] == "cat"
+        and not feeder.redirects
+    ):
+        return feeder.words[1]
+    paths = [redirect.path for redirect in simple.redirects if not redirect.writes]
+    return paths[0] if len(paths) == 1 and feeder is None else ""

@@ -41,6 +41,12 @@ class Reason(msgspec.Struct, frozen=True):
     why: str
     back: str = ""
     """How its user could put things back by hand, where there is a way."""
+    where: str = ""
+    """The file that says it, with the line: `deploy.sh:12`. Empty where the command itself does."""
+    limit: bool = False
+    """Whether it was not read to its end, because it is more than is read: nobody has seen what the rest does."""
+    local: bool = False
+    """Whether it cannot be taken back, but stays with this session: its processes, servers here, its containers."""
 
 
 class Touched(msgspec.Struct, frozen=True):
@@ -74,3 +80,8 @@ class Judgement(msgspec.Struct, frozen=True):
     def main(self) -> Reason | None:
         """The first of the worst reasons."""
         return next((reason for reason in self.reasons if reason.reach is self.reach), None)
+
+    @property
+    def limit(self) -> Reason | None:
+        """The first place at which reading stopped. A line that long or deep may hide anything behind it."""
+        return next((reason for reason in self.reasons if reason.limit), None)

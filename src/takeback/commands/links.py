@@ -11,6 +11,9 @@ from takeback.commands.judgement import Reach, Touched
 from takeback.commands.paths import Ground, below, place
 from takeback.commands.words import WILD, is_known
 
+PLACES_MAX = 100
+"""Where one path may lead through the links of a line; then nobody goes after it any further."""
+
 
 def links_made(ground: Ground, words: Sequence[str], folder: str | None) -> dict[str, str]:
     """The links that a command makes from this folder, each with where it leads."""
@@ -38,16 +41,28 @@ def links_made(ground: Ground, words: Sequence[str], folder: str | None) -> dict
 
 def through(ground: Ground, touched: Touched, links: Mapping[str, str]) -> Iterator[Touched]:
     """Where a path really is if it goes through these links. Who deletes a link itself deletes no more."""
-    for link, target in links.items():
-        inside = touched.path.startswith(f"{link}/")
-        itself = touched.path == link and (touched.names is not None or not touched.deletes)
-        if not inside and not itself:
-            continue
-        wild = "" if touched.names is None else f"/{touched.names}{WILD}"
-        found = place(ground, target + touched.path[len(link) :] + wild, None, deletes=touched.deletes)
-        if found is not None:
-            yield (led := msgspec.structs.replace(found, exact=found.exact and touched.exact))
-            yield from through(ground, led, {name: to for name, to in links.items() if name != link})
+    pending, seen = [touched], {touched.path}
+    while pending and len(seen) <= PLACES_MAX:
+        here = pending.pop()
+        for link, target in links.items():
+            led = _led(ground, here, link, target)
+            if led is not None and led.path not in seen:
+                seen.add(led.path)
+                pending.append(led)
+                yield led
+    if pending:
+        yield Touched(touched.path, Reach.UNKNOWN, exact=False, deletes=touched.deletes)
+
+
+def _led(ground: Ground, touched: Touched, link: str, target: str) -> Touched | None:
+    """Where one link leads a path that goes through it."""
+    inside = touched.path.startswith(f"{link}/")
+    itself = touched.path == link and (touched.names is not None or not touched.deletes)
+    if not inside and not itself:
+        return None
+    wild = "" if touched.names is None else f"/{touched.names}{WILD}"
+    found = place(ground, target + touched.path[len(link) :] + wild, None, deletes=touched.deletes)
+    return found and msgspec.structs.replace(found, exact=found.exact and touched.exact)
 
 
 def _links(program: str, words: Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -11,7 +12,7 @@ from takeback.commands.words import HOLE, WILD
 
 REST = {"argv", "line", "script"}
 """Operands that are a command: all that follows belongs to it, whatever it looks like."""
-WITH_VALUE = {"value", "write", "delete", "chdir", "line", "method", "argv", "prefix"}
+WITH_VALUE = {"value", "source", "write", "delete", "chdir", "line", "method", "argv", "prefix"}
 
 
 class Given(msgspec.Struct):
@@ -77,10 +78,10 @@ def sort_words(
     known = spelling(options)
     given = Given()
     before = next((n for n, role in enumerate(roles) if role in REST), None)
-    pending = list(words)
+    pending = deque(words)
     only_operands = False
     while pending:
-        word = pending.pop(0)
+        word = pending.popleft()
         if not only_operands and word == "--":
             only_operands = True
         elif not only_operands and len(word) > 1 and word[0] == "-":
@@ -99,12 +100,12 @@ def sort_words(
                 given.unclear.append(word)
             given.operands.append(word)
             if first:
-                given.rest = pending
+                given.rest = list(pending)
                 break
     return given
 
 
-def _option(word: str, spelling: Spelling, given: Given, pending: list[str]) -> bool | None:
+def _option(word: str, spelling: Spelling, given: Given, pending: deque[str]) -> bool | None:
     """Read one option, with its value. None for one that nobody declared."""
     name, equals, value = word.partition("=")
     if word.startswith("--") or (spelling.single and (name in spelling.meaning or len(name) > 2)):
@@ -120,7 +121,7 @@ def _option(word: str, spelling: Spelling, given: Given, pending: list[str]) -> 
     return _short(word, spelling, given, pending)
 
 
-def _short(word: str, spelling: Spelling, given: Given, pending: list[str]) -> bool | None:
+def _short(word: str, spelling: Spelling, given: Given, pending: deque[str]) -> bool | None:
     """Letters that stand together: the first that takes a value takes the rest."""
     known: bool | None = True
     for at, letter in enumerate(word[1:], 2):
@@ -144,12 +145,12 @@ def takes_value(meaning: Sequence[str]) -> bool:
     return "optional" not in meaning and bool(WITH_VALUE & set(meaning))
 
 
-def _taken(meaning: Sequence[str], given: Given, pending: list[str]) -> str:
+def _taken(meaning: Sequence[str], given: Given, pending: deque[str]) -> str:
     if "argv" in meaning:
         given.rest = list(pending)
         pending.clear()
         return ""
-    return pending.pop(0) if pending else ""
+    return pending.popleft() if pending else ""
 
 
 def with_roles(operands: Sequence[str], roles: Sequence[str]) -> Iterator[tuple[str, str]]:

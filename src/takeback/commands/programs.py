@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
-from takeback.commands import readers
+from takeback.commands import readers, sources
 from takeback.commands.companions import BESIDE, companions, made_of
 from takeback.commands.judgement import Reach, worst
+from takeback.commands.local import stays_here
 from takeback.commands.options import REST, Given, sort_words, with_roles
 from takeback.commands.paths import shown
 from takeback.commands.rules import Known, Rule, changes_behaviour, program, reach_of
@@ -27,11 +29,19 @@ def judge(sink: Sink, words: Sequence[str], folders: Folders, stdin: str | None)
     if not words:
         return
     known, strange = _program(words[0])
-    if strange:
+    is_path = "/" in words[0] and is_known(words[0])
+    if strange and not (is_path and sink.script(words[0], folders, words)):
         sink.say(Reach.UNKNOWN, words, "(program)", strange)
     if known is None:
         return
     _Command(sink, words, folders, stdin).judge(known)
+
+
+def runs_input(word: str) -> bool:
+    """Whether a program of this name runs what it reads."""
+    known = _program(word)[0] if is_known(word) else None
+    rule = known.rule if known is not None else None
+    return rule is not None and (rule.stdin == "shell" or bool(rule.language))
 
 
 def _program(word: str) -> tuple[Known | None, str]:
@@ -55,6 +65,8 @@ class _Command:
         self._folders = folders
         self._stdin = stdin
         self._writes = False
+        self._local = False
+        self._beyond = False
 
     def judge(self, known: Known) -> None:
         """Go down to the subcommand, then apply its rule. What stood on the way counts too."""
@@ -71,6 +83,7 @@ class _Command:
             if below is None:
                 break
             self._options(known, rule, given)
+            self._beyond |= given.has("beyond")
             if given.undeclared:
                 self._say(Reach.UNKNOWN, known, f"{given.undeclared[0]} may take the word that follows it")
             known, rest = below, given.rest
@@ -84,6 +97,8 @@ class _Command:
         given = sort_words(rest, options, roles)
         if rule.background:
             self._sink.goes_on()
+        if rule.local and not self._beyond:
+            self._local = stays_here(rule.local, self._words, given, self._folders, self._sink)
         self._options(known, rule, given)
         self._unclear(known, rule, given, options)
         instead = _only_shows(given)
@@ -95,21 +110,26 @@ class _Command:
         self._say(reach_of(rule.effect), known, rule.why or _no_rule(known), rule.back)
         if rule.verbs:
             self._verbs(known, rule, given)
+        if rule.language:
+            self._program_of(rule, given)
         if rule.reader:
-            told = readers.Told(self._sink, self._words, given, self._folders, known.name, options)
+            told = readers.Told(
+                self._sink, self._words, given, self._folders, known.name, options, self._stdin
+            )
             readers.READERS[rule.reader](told)
         self._operands(known, rule, roles, given)
         if rule.writes and not self._writes:
             self._touch(known, rule.writes, somewhere=True)
-        if rest_role := next((role for role in roles if role in REST), ""):
+        rest_role = next((role for role in roles if role in REST), "argv" if given.rest else "")
+        if rest_role:
             self._inner(known, rule, rest_role, given)
-        elif given.rest:
-            self._inner(known, rule, "argv", given)
         if rule.stdin and not given.rest and not given.has("sql"):
             self._from_stdin(known, rule)
 
     def _say(self, reach: Reach, known: Known, why: str, back: str = "") -> None:
-        self._sink.say(reach, self._words, known.name or "(no rule)", why, back)
+        local = self._local and reach is Reach.IRREVERSIBLE
+        reach = Reach.UNKNOWN if local else reach
+        self._sink.say(reach, self._words, known.name or "(no rule)", why, back, local=local)
 
     def _touch(
         self,
@@ -158,6 +178,12 @@ class _Command:
                 self._elsewhere(known, lambda there: there.line(value, (None,), self._words))
             case "line":
                 self._sink.line(value, self._folders, self._words)
+            case "config" | "sshoption":
+                # A setting that runs something names it, if at all, after an equals sign.
+                if _reach_of_option("", meaning, value, Given()):
+                    self._sink.line(value.partition("=")[2].lstrip("! "), self._folders, self._words)
+            case "exec":
+                self._sink.line(value.removeprefix("exec="), self._folders, self._words)
             case "sql":
                 self._sql(known, value)
             case "background":
@@ -168,7 +194,7 @@ class _Command:
         known_start = all(word.startswith(WILD) for word in given.unclear)
         feared = SERIOUS - {"write", "delete"} if known_start else SERIOUS
         serious = any(feared & set(meaning.split()) for meaning in options.values())
-        if given.unclear and (serious or rule.verbs or rule.reader not in ("", "arithmetic")):
+        if given.unclear and (serious or rule.verbs or rule.reader):
             self._say(Reach.UNKNOWN, known, "only the running shell knows which options it gets")
 
     def _verbs(self, known: Known, rule: Rule, given: Given) -> None:
@@ -222,15 +248,15 @@ class _Command:
     def _inner(self, known: Known, rule: Rule, role: str, given: Given) -> None:
         inner = list(given.rest)
         if rule.assigns:
-            while inner and (match := re.match(r"([A-Za-z_]\w*)=", inner[0])):
-                if changes_behaviour(match[1]):
-                    why = f"{match[1]} may make other programs of what follows"
-                    self._say(Reach.UNKNOWN, known, why)
-                inner.pop(0)
+            matches = [re.match(r"([A-Za-z_]\w*)=", word) for word in inner]
+            set_first = list(itertools.takewhile(bool, matches))
+            for name in dict.fromkeys(match[1] for match in set_first if match):
+                if changes_behaviour(name):
+                    self._say(Reach.UNKNOWN, known, f"{name} may make other programs of what follows")
+            inner = inner[len(set_first) :]
         if rule.appends:
             placeholder = next(iter(given.values("placeholder")), "{}" if given.has("braces") else "")
-            inner = [word.replace(placeholder, HOLE) if placeholder else word for word in inner]
-            inner = [*inner, *([] if placeholder else [HOLE])] if inner else []
+            inner = self._appended(inner, placeholder)
         if not inner:
             return
         if role == "script":
@@ -241,6 +267,14 @@ class _Command:
             self._sink.line(" ".join(inner), self._folders, self._words)
         else:
             self._sink.argv(inner, self._folders, self._stdin)
+
+    def _appended(self, inner: list[str], placeholder: str) -> list[str]:
+        """The words of a command with those that it gets from what is read: as they are, where that is known."""
+        read = (self._stdin or "").strip()
+        is_plain = re.fullmatch(r"[\w ./:@=,+-]+", read) is not None
+        if placeholder:
+            return [word.replace(placeholder, read if is_plain else HOLE) for word in inner]
+        return [*inner, *(read.split() if is_plain else [HOLE])] if inner else []
 
     def _remote(self, known: Known, role: str, inner: list[str]) -> None:
         # ssh joins its words to a line; who typed them may have meant them apart.
@@ -256,8 +290,25 @@ class _Command:
         """What a shell is given: a line with -c, otherwise the name of a file."""
         if given.has("command") and not word.startswith("+"):
             self._sink.line(word, self._folders, self._words)
-        else:
+        elif not self._sink.script(word, self._folders, self._words, sources.SHELL):
             self._say(Reach.UNKNOWN, known, f"runs {shown(word)}, and what that does is not known")
+
+    def _program_of(self, rule: Rule, given: Given) -> None:
+        """The program of an interpreter. That it is unknown what else it does, the rule says."""
+        texts = given.values("source")
+        for text in texts:
+            self._sink.source(text, rule.language, self._folders, self._words)
+        if texts:
+            return
+        if given.rest:
+            # python -m package.module
+            named = given.rest[0].replace(".", "/")
+            for word in (f"{named}.py", f"{named}/__main__.py"):
+                self._sink.script(word, self._folders, self._words, rule.language)
+        elif given.operands and given.operands[0] != "-":
+            self._sink.script(given.operands[0], self._folders, self._words, rule.language)
+        elif self._stdin is not None:
+            self._sink.source(self._stdin, rule.language, self._folders, self._words)
 
     def _from_stdin(self, known: Known, rule: Rule) -> None:
         if self._stdin is None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from takeback.commands import sources
 from takeback.commands.companions import in_place_backups
 from takeback.commands.judgement import Reach
+from takeback.commands.local import is_loopback
 from takeback.commands.options import Given, sort_words, spelling, takes_value
 from takeback.commands.paths import shown
 from takeback.commands.rules import is_plain
@@ -25,13 +28,14 @@ class Told(msgspec.Struct, frozen=True):
     folders: Folders
     rule: str
     options: Mapping[str, str]
+    stdin: str | None = None
 
     def means(self, word: str) -> tuple[str, ...]:
         """What the rule says of a word that is an option."""
         return spelling(self.options).meaning.get(word, ())
 
-    def say(self, reach: Reach, why: str) -> None:
-        self.sink.say(reach, self.words, self.rule, why)
+    def say(self, reach: Reach, why: str, *, local: bool = False) -> None:
+        self.sink.say(reach, self.words, self.rule, why, local=local)
 
     def touch(
         self,
@@ -54,34 +58,39 @@ Reader = Callable[[Told], None]
 
 
 def find(told: Told) -> None:
-    rest = list(told.words[1:])
-    while rest and rest[0] in ("-H", "-L", "-P"):
-        rest.pop(0)
-    roots = []
-    while rest and not rest[0].startswith(("-", "(", "!")):
-        roots.append(rest.pop(0))
-    roots = roots or ["."]
-    while rest:
-        word = rest.pop(0)
+    words = told.words[1:]
+    at = 0
+    while at < len(words) and words[at] in ("-H", "-L", "-P"):
+        at += 1
+    first = at
+    while at < len(words) and not words[at].startswith(("-", "(", "!")):
+        at += 1
+    roots = words[first:at] or ["."]
+    while at < len(words):
+        word, at = words[at], at + 1
         meaning = told.means(word)
         if "runs" in meaning:
-            ends = [n for n, w in enumerate(rest) if w == ";" or (w == "+" and rest[n - 1] == "{}")]
-            inner, rest = (rest[: ends[0]], rest[ends[0] + 1 :]) if ends else (rest, [])
+            end = next((n for n in range(at, len(words)) if _ends_exec(words, n)), len(words))
             for root in roots:
-                told.sink.argv([w.replace("{}", f"{root}/{WILD}") for w in inner], told.folders)
+                told.sink.argv([w.replace("{}", f"{root}/{WILD}") for w in words[at:end]], told.folders)
+            at = end + 1
         elif "deletes" in meaning:
             for root in roots:
                 told.touch(root, deletes=True, somewhere=True)
         elif not meaning and word not in ("(", ")", "!", ","):
             told.say(Reach.UNKNOWN, f"what {shown(word)} does is not known")
-        del rest[: 2 if "two" in meaning else takes_value(meaning)]
+        at += 2 if "two" in meaning else takes_value(meaning)
+
+
+def _ends_exec(words: Sequence[str], at: int) -> bool:
+    return words[at] == ";" or (words[at] == "+" and words[at - 1] == "{}")
 
 
 # sed and awk
 
 
 def sed(told: Told) -> None:
-    from takeback.commands.scripts import is_plain_sed
+    from takeback.commands.scripts import commands_of_sed, files_of_sed, is_plain_sed
 
     scripts = told.given.values("sed")
     files = list(told.given.operands)
@@ -89,6 +98,11 @@ def sed(told: Told) -> None:
         scripts, files = files[:1], files[1:]
     if told.given.has("file") or not all(map(is_plain_sed, scripts)):
         told.say(Reach.UNKNOWN, "its script may write or run something")
+        for script in scripts:
+            for command in commands_of_sed(script):
+                told.sink.line(command, told.folders, told.words)
+            for file in files_of_sed(script):
+                told.touch(file)
     if told.given.has("inplace"):
         for file in files:
             told.touch(file)
@@ -102,6 +116,12 @@ def awk(told: Told) -> None:
 
     if told.given.has("file") or not all(map(is_plain_awk, told.given.operands[:1])):
         told.say(Reach.UNKNOWN, "its program may write or run something")
+        if told.given.has("file"):
+            for file in told.given.values("file"):
+                told.sink.script(file, told.folders, told.words, sources.AWK)
+        else:
+            for program in told.given.operands[:1]:
+                told.sink.source(program, sources.AWK, told.folders, told.words)
 
 
 # Copying and packing
@@ -220,7 +240,65 @@ def httpie(told: Told) -> None:
     if not all(is_known(word) for word in operands[:1]):
         told.say(Reach.UNKNOWN, "which request it makes is not known")
     if (method or ("POST" if data else "GET")) not in ("GET", "HEAD", "OPTIONS"):
-        told.say(Reach.IRREVERSIBLE, f"sends a {method or 'POST'} request")
+        here = any(word.startswith(":") or is_loopback(word) for word in operands[:1])
+        local = here and not told.given.has("beyond")
+        told.say(
+            Reach.UNKNOWN if local else Reach.IRREVERSIBLE, f"sends a {method or 'POST'} request", local=local
+        )
+
+
+# What files of the workspace say is to be run
+
+
+def sourced(told: Told) -> None:
+    """A file that runs in this shell: what it sets, or where it goes, holds for what follows."""
+    if not told.given.operands or not told.sink.script(
+        told.given.operands[0], told.folders, told.words, sources.SHELL
+    ):
+        told.say(Reach.UNKNOWN, "runs a file in this shell")
+    else:
+        told.say(Reach.UNKNOWN, "a file may change what the commands after it mean")
+
+
+_NPM_RUNS = {"run", "run-script", "rum", "urn"}
+_NPM_NAMED = {
+    "test": "test",
+    "t": "test",
+    "tst": "test",
+    "start": "start",
+    "stop": "stop",
+    "restart": "restart",
+}
+
+
+def npm(told: Told) -> None:
+    """`npm run NAME`, and whatever runs scripts of package.json by their names."""
+    operands = [word for word in told.given.operands if is_known(word)]
+    name = operands[0] if operands else ""
+    if name in _NPM_RUNS:
+        name = operands[1] if len(operands) > 1 else ""
+    else:
+        name = _NPM_NAMED.get(name, name)
+    folders = told.folders
+    for folder in told.given.values("prefix"):
+        folders = told.sink.moved(folder, folders)
+    found = told.sink.text_of("package.json", folders)
+    for script, line in sources.npm_scripts(found[1], name) if found else ():
+        told.sink.part_of(f"package.json, script {script}", 0, line, folders, told.words)
+
+
+def make(told: Told) -> None:
+    """The recipes of a makefile, for the targets that are named."""
+    folders = told.folders
+    for folder in told.given.values("folder"):
+        folders = told.sink.moved(folder, folders)
+    files = told.given.values("file") or ["GNUmakefile", "makefile", "Makefile"]
+    texts = filter(None, (told.sink.text_of(file, folders) for file in files))
+    targets = [word for word in told.given.operands if "=" not in word]
+    for path, text in texts:
+        for number, line in sources.recipes(text, targets):
+            told.sink.part_of(posixpath.basename(path), number, line, folders, told.words)
+        break
 
 
 # The shell's own
@@ -234,12 +312,6 @@ def alias(told: Told) -> None:
             told.sink.line(line, told.folders, told.words)
 
 
-def arithmetic(told: Told) -> None:
-    """Names of variables are evaluated, and an index in them may hold a command: `let 'a[$(rm x)]'`."""
-    if any("$(" in word or "`" in word for word in told.words[1:]):
-        told.say(Reach.UNKNOWN, "it may run what its arguments say")
-
-
 READERS: dict[str, Reader] = {
     "find": find,
     "sed": sed,
@@ -250,5 +322,7 @@ READERS: dict[str, Reader] = {
     "sqlite": sqlite,
     "httpie": httpie,
     "alias": alias,
-    "arithmetic": arithmetic,
+    "sourced": sourced,
+    "npm": npm,
+    "make": make,
 }

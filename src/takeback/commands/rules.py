@@ -38,6 +38,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keba
     """Endings of files that it may write beside each path that it names, with `*` for anything."""
     writes: str = ""
     """A folder below which it writes, besides what it names."""
+    local: str = ""
+    """By which test what it calls irreversible stays with this session: see local.py."""
     remote: bool = False
     """What it runs, runs elsewhere: there nothing is captured."""
     alone: str = ""
@@ -51,6 +53,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keba
     background: bool = False
     verbs: dict[str, str] = {}
     """For deep grammars: what any of its words means, wherever it stands."""
+    language: str = ""
+    """It runs a program in this language, which an option with the meaning `source` gives, a file or its input."""
     reader: str = ""
     """The function that reads its words, where a table cannot tell."""
 

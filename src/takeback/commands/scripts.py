@@ -61,6 +61,19 @@ def _substitution(script: str, at: int) -> int | None:
     return flags.end() if flags and not left else None
 
 
+def commands_of_sed(script: str) -> list[str]:
+    """What a script may run: by `e`, or as the text of a substitution with that flag."""
+    found = re.findall(r"(?:^|[\s;{}\d$/!])e\s+([^\n]+)", script)
+    for match in re.finditer(r"s([^\w\s\\])((?:\\.|(?!\1).)*)\1((?:\\.|(?!\1).)*)\1\w*e", script):
+        found.append(match[3])
+    return found
+
+
+def files_of_sed(script: str) -> list[str]:
+    """The files that a script may write."""
+    return re.findall(r"(?:^|[\s;{}\d$/!|gpI])[wW]\s+([^\n;}]+)", script)
+
+
 def is_plain_awk(program: str) -> bool:
     """Whether a program has no way to a file or to another program. A comparison with > is not told apart."""
     return is_known(program) and not re.search(r"system|[|>@]|getline|close|fflush|extension", program)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from takeback.commands.evaluation import Evaluated, evaluated
 from takeback.commands.words import (
     HOLE,
     Misread,
@@ -57,6 +58,7 @@ STATEMENTS = {
 class Redirect(msgspec.Struct, frozen=True):
     path: str
     writes: bool
+    appends: bool = False
 
 
 class Simple(msgspec.Struct, frozen=True):
@@ -72,6 +74,8 @@ class Simple(msgspec.Struct, frozen=True):
     """Substitutions: they run before it."""
     values: tuple[tuple[str, str | None], ...] = ()
     """Variables that the shell itself sets, each with its text; None where that is not known, `*` for any."""
+    line: int = 0
+    """Where it stands in the text."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -89,9 +93,11 @@ class Doubt(msgspec.Struct, frozen=True):
     """Something that could not be read with certainty."""
 
     why: str
+    limit: bool = False
+    """Whether it was not read at all, because it is more than is read."""
 
 
-Part = Simple | Block | Doubt
+Part = Simple | Block | Doubt | Evaluated
 
 SEQUENCE, AND, OR, PIPE = "sequence", "and", "or", "pipe"
 APART = "apart"
@@ -115,9 +121,9 @@ def read(text: str) -> Block:
     """The line, as far as it can be understood."""
     doubts: list[Part] = []
     if len(text) > BYTES_MAX:
-        return Block(SEQUENCE, (Doubt(f"it is longer than {BYTES_MAX:,} characters"),))
+        return Block(SEQUENCE, (Doubt(f"it is longer than {BYTES_MAX:,} characters", limit=True),))
     if len(_INTRICATE.findall(text)) > INTRICATE_MAX:
-        return Block(SEQUENCE, (Doubt("it is too intricate"),))
+        return Block(SEQUENCE, (Doubt("it is too intricate", limit=True),))
     plain = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", text)
     if plain != text:
         doubts.append(Doubt("it has control characters in it"))
@@ -129,9 +135,17 @@ def read(text: str) -> Block:
         doubts.append(Doubt("it cannot be parsed as a shell line"))
     doubts += [Doubt(why) for why in _oversights(root, source)]
     try:
-        return Block(SEQUENCE, (*doubts, *_children(root, 0)))
+        doubts += filter(None, [evaluated(root)])
+        return Block(SEQUENCE, (*doubts, *_children(root, 0), *_apart_from_arithmetic(root, source)))
     except RecursionError:
-        return Block(SEQUENCE, (*doubts, Doubt("it is nested too deeply")))
+        return Block(SEQUENCE, (*doubts, Doubt("it is nested too deeply", limit=True)))
+
+
+def _apart_from_arithmetic(root: Node, source: bytes) -> tuple[Part, ...]:
+    """`((` that is not arithmetic opens two subshells, as in `((git push) )`. The parser knows only arithmetic."""
+    if not root.has_error or b"((" not in source:
+        return ()
+    return _children(_parser().parse(re.sub(rb"\((?=\()", b"( ", source)).root_node, 0)
 
 
 # What the parser may have overlooked
@@ -193,7 +207,7 @@ def _in_a_row(nodes: Iterable[Node], depth: int) -> tuple[Part, ...]:
 
 def _parts(node: Node, depth: int) -> Iterator[Part]:
     if depth > DEPTH_MAX:
-        yield Doubt("it is nested too deeply")
+        yield Doubt("it is nested too deeply", limit=True)
         return
     try:
         yield from _converted(node, depth)
@@ -226,8 +240,6 @@ def _converted(node: Node, depth: int) -> Iterator[Part]:
             yield Simple((), set_to[:1], inside=_children(node, depth), values=(set_to,))
         case "declaration_command" | "unset_command" | "test_command" | "compound_statement":
             yield from _redeclared(node)
-            if node.type != "compound_statement" or _text(node).startswith("(("):
-                yield from _evaluated(node)
             yield from _children(node, depth)
         case _:
             yield from _children(node, depth)
@@ -276,12 +288,6 @@ def _apart(node: Node, depth: int) -> Iterator[Part]:
     yield Block(APART, _children(node, depth))
 
 
-def _evaluated(node: Node) -> Iterator[Part]:
-    """Names and numbers are evaluated, and an index in them may hold a command, also one in quotes."""
-    if re.search(r"['\"][^'\"]*(?:\$\(|`)", _text(node)):
-        yield Doubt("something in quotes that may be evaluated")
-
-
 def _list(node: Node, depth: int) -> Iterator[Part]:
     yield Block(_kind_of_list(node), _children(node, depth))
 
@@ -295,8 +301,10 @@ def _simple(node: Node, redirects: list[Node], depth: int) -> Simple:
     assigned: list[str] = []
     around = list(redirects)
     inner: list[Node] = []
-    last: Node | None = None
+    end, is_word = -1, True  # of the child before
     for child in node.children:
+        begins_inside = not is_word and end == child.start_byte
+        end, is_word = child.end_byte, False
         if child.type.endswith("_redirect"):
             around.append(child)
         else:
@@ -304,15 +312,16 @@ def _simple(node: Node, redirects: list[Node], depth: int) -> Simple:
             if child.type == "variable_assignment":
                 assigned.append(_assigned(child))
             elif child.is_named or child.type not in ("(", ")"):
-                if last is not None and last not in words and last.end_byte == child.start_byte:
+                if begins_inside:
                     raise Misread("a word that begins inside another")
                 words.append(child)
-        last = child
+                is_word = True
     # What is misread is found before anything inside it is looked at: then it is looked at only once.
     named = words_of(words)
     paths, stdin, more = _redirects(around, depth, named)
     inside = [part for child in inner if child.child_count for part in _within(child, depth + 1)]
-    return Simple(tuple(named), tuple(assigned), tuple(paths), stdin, (*inside, *more))
+    at = node.start_point.row + 1
+    return Simple(tuple(named), tuple(assigned), tuple(paths), stdin, (*inside, *more), line=at)
 
 
 def _within(node: Node, depth: int) -> Iterable[Part]:
@@ -419,7 +428,7 @@ def _file(node: Node, words: list[str]) -> Iterator[Redirect]:
     target, more = target_and_words(node.children_by_field_name("destination"))
     words += more
     if operator not in (">&", "<&", ">&-", "<&-") or not re.fullmatch(r"\d*-?", target):
-        yield Redirect(target, operator not in ("<", "<&", "<&-"))
+        yield Redirect(target, operator not in ("<", "<&", "<&-"), operator in (">>", "&>>"))
 
 
 def _heredoc(node: Node, inside: list[Part], depth: int) -> str | None:

@@ -148,24 +148,19 @@ def target_and_words(nodes: Sequence[Node]) -> tuple[str, list[str]]:
 
 def _raws(nodes: Sequence[Node]) -> list[str]:
     found: list[str] = []
+    # The text of a node is copied whenever it is asked for; once for each word would be quadratic.
+    above = nodes[0].parent if nodes else None
+    source, start = (above.text or b"", above.start_byte) if above else (b"", 0)
     last: Node | None = None
     for node in nodes:
         word = _raw(node)
-        if last is not None and _continues(last, node):
+        between = source[last.end_byte - start : node.start_byte - start] if last is not None else b" "
+        if re.fullmatch(rb"(?:\\\r?\n)*", between):
             found[-1] += word
         else:
             found.append(word)
         last = node
     return found
-
-
-def _continues(last: Node, node: Node) -> bool:
-    if last.end_byte == node.start_byte:
-        return True
-    above = node.parent
-    source, start = (above.text or b"", above.start_byte) if above else (b"", 0)
-    between = source[last.end_byte - start : node.start_byte - start]
-    return re.fullmatch(rb"(?:\\\r?\n)+", between) is not None
 
 
 def _parts(node: Node) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -48,6 +49,25 @@ def _loaded(target: str) -> str:
     for name in path.split("."):
         found = getattr(found, name, None)
     return name_in_rules(found, target) if callable(found) else target
+
+
+SCRIPT_MAX = 100_000
+"""Bytes of a script that are read before it runs. The judge asks about one that is longer."""
+
+
+def script_text(path: str) -> str | None:
+    """The text of a script, of a long one how it begins; None for anything but a text in a regular file."""
+    try:
+        # A pipe of that name would not answer.
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    with open(opened, "rb") as file:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return None
+        content = file.read(SCRIPT_MAX + 4)
+    text = content.decode("utf-8", "surrogateescape")
+    return None if "\0" in text else text
 
 
 def real_path(path: str) -> str:
