@@ -6,7 +6,7 @@ import re
 
 from takeback.addresses import is_address
 from takeback.errors import UsageError
-from takeback.ports import Databases, Transaction
+from takeback.ports import Databases, Prepared, Transaction
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -18,7 +18,7 @@ class ByPlace:
         self._files = files
         self._servers = servers
 
-    def prepare(self, place: str) -> str:
+    def prepare(self, place: str) -> Prepared:
         return self._adapter(place).prepare(place)
 
     def begin(self, place: str, action: str) -> Transaction:

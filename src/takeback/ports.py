@@ -305,11 +305,20 @@ class Transaction(Protocol):
         """Let it never have been, and let go of the connection."""
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """A database that is about to be written to."""
+
+    name: str
+    """Without any secret."""
+    unguarded: str = ""
+    """Why what is committed there cannot be taken back, in words."""
+
+
 class Databases(Protocol):
     """Databases by their place: the path of a file, or an address."""
 
-    def prepare(self, place: str) -> str:
-        """Take care that what is written there can be taken back; gives its name, without any secret."""
+    def prepare(self, place: str) -> Prepared:
+        """Take care that what is written there can be taken back, or say why it cannot."""
 
     def begin(self, place: str, action: str) -> Transaction:
         """Begin a transaction in the name of this action."""

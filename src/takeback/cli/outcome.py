@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from takeback.cli.session import iso, plural, shortened
 from takeback.cli.views import counted, made
 from takeback.commands.judgement import Judgement
+from takeback.commands.sql import changes_rows_only
 from takeback.core.change import Change
-from takeback.core.events import ActionBegan
+from takeback.core.events import ActionBegan, Effect
+from takeback.core.policy import Foreseen
 from takeback.core.selection import inside
 from takeback.core.subjects import Action
 from takeback.engine.diff import verb
@@ -16,6 +20,8 @@ from takeback.engine.foreseeing import leaves_something, why_irreversible
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child
 from takeback.ports import Survey
+from takeback.resources.postgres.client import look
+from takeback.resources.postgres.places import Places
 from takeback.workspace import Workspace
 
 NOT_CAPTURED = "was not captured"
@@ -31,6 +37,26 @@ def warning_lines(judged: Judgement, survey: Survey) -> list[str]:
         lines += [f"  by hand: {judged.main.back}"] if judged.main and judged.main.back else []
     lines += [f"takeback: outside the workspace, {shortened(text, 160)}" for text in _few(survey)]
     return lines
+
+
+def guarded_rows(
+    places: Places, words: Sequence[str], found: Foreseen, lines: list[str]
+) -> tuple[Foreseen, list[str]]:
+    """The effect of a command and what is said of it, with what is known of a database under guard."""
+    looked = look(words, places, changes_rows_only) if found.effect is Effect.IRREVERSIBLE else None
+    if looked is None or (looked.sure and not looked.name):
+        return found, lines
+    if not looked.sure:
+        names = ", ".join(place.name for place in places.living())
+        head = f", unless it is rows of {names}, which is under guard"
+        return found, [
+            line.replace("cannot be taken back", f"cannot be taken back{head}", 1) for line in lines
+        ]
+    come_back = f"takeback: rows that this changes in {looked.name} come back with undo"
+    if looked.whole:
+        return Foreseen(Effect.RESTORABLE), [come_back]
+    why = f"not every table of {looked.name} is under guard"
+    return Foreseen(Effect.UNKNOWN, why), [f"{come_back}, where its table is under guard"]
 
 
 def _few(survey: Survey) -> list[str]:

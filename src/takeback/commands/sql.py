@@ -98,6 +98,17 @@ _FUNCTIONS = {
 }
 
 
+_OF_ROWS = {"insert", "update", "delete", "truncate", "merge", "into"}
+"""What changes rows, and nothing else of a database."""
+
+
+def changes_rows_only(text: str) -> bool:
+    """Whether all that it changes are rows of tables, as far as its words tell."""
+    words = re.findall(r"[a-z_]+", _SKIPPED.sub(" 0 ", text).lower())
+    made = words.count("into") > words.count("insert") + words.count("merge")  # SELECT INTO makes a table
+    return HOLE not in text and "\\" not in text and not made and not (_WRITES & set(words)) - _OF_ROWS
+
+
 def judge(text: str) -> tuple[Reach, str]:
     """How far it reaches, and why."""
     plain = _SKIPPED.sub(" 0 ", text)

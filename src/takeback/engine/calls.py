@@ -51,7 +51,7 @@ class Calls:
             began.call_key,
             self.result(action),
         )
-        return Known(call, handlers.undo, handlers.check)
+        return Known(call, handlers.undo, handlers.check, "; ".join(began.uncaptured))
 
     def result(self, action: Action) -> Any:
         return self._vault.fetch(action.result, action.full)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from takeback import faults
 from takeback.core import events as e
+from takeback.core import keys
+from takeback.core.ids import seq_of
 from takeback.core.values import said
 from takeback.engine.at_work import AlsoAsync
+from takeback.engine.calls import change_of, standing
+from takeback.engine.gate import Ruling
 from takeback.engine.steps import innermost
-from takeback.errors import ConflictError, UsageError
+from takeback.errors import ConflictError, HandedOver, TakebackError, UsageError
 from takeback.ports import Databases, Transaction
 
 if TYPE_CHECKING:
@@ -33,6 +40,8 @@ class Database(AlsoAsync[Any]):
         self._databases = databases
         self._place = place
         self._name = ""
+        self._unguarded = ""
+        """Why what it commits cannot be taken back."""
         self._step = ""
         self._parent = ""
         self._action = ""
@@ -49,7 +58,10 @@ class Database(AlsoAsync[Any]):
                 "what was written to the database in this step is there already; nothing was begun",
                 hint="`if not step.done:` around the block, or write in a function and make it with run.call",
             )
-        self._name = self._databases.prepare(self._place)
+        prepared = self._databases.prepare(self._place)
+        self._name, self._unguarded = prepared.name, prepared.unguarded
+        if self._unguarded:
+            self._be_careful(step.path if step else "")
         held = step.held if step else ()
         self._first = next((block for block in held if block._name == self._name), None)
         if self._first is None:
@@ -76,6 +88,35 @@ class Database(AlsoAsync[Any]):
         else:
             self.commit()
 
+    def _be_careful(self, step: str) -> None:
+        """Say what an unguarded database means, before anything is written; or raise where it must not be."""
+        run = self._run
+        if run.options.autopilot:
+            why = f"{self._unguarded}, so what is committed there cannot be taken back"
+            how = "guard it with `takeback guard ADDRESS`, or run it without autopilot"
+            ruling = Ruling("deny", "autopilot", why, how)
+            run._parts.gate.refuse(run.id, f"database {self._name}", e.Effect.TRANSACTIONAL, None, ruling)
+        history = run._ledger.history
+        recorded = history.runs[run.id]
+        for id in recorded.actions:
+            action = history.actions[id]
+            inside = getattr(action.began, "step", "")
+            if seq_of(id) > seq_of(run._body) or action.name != f"commit to {self._name}":
+                continue
+            where = recorded.steps[inside].name if inside else ""
+            if where == step and standing(history, action):
+                raise HandedOver(
+                    f"an earlier attempt came to {action.name} ({id}), and that cannot be taken back: "
+                    f"{self._unguarded}. So it is not written again",
+                    hint=f"look. If it never happened, `takeback handover return {run.id} --never {id}`; else finish "
+                    "by hand, or begin a run with another key",
+                )
+        warnings.warn(
+            f"{self._unguarded}: what is written to it lasts only if its step does, and cannot be taken back once it "
+            "is committed. `takeback guard ADDRESS` changes that",
+            stacklevel=3,
+        )
+
     def commit(self) -> None:
         """Make it last. The commit is an action of its own: what changes in that moment is the transaction's."""
         if self._aborted:
@@ -85,17 +126,19 @@ class Database(AlsoAsync[Any]):
             )
         run = self._run
         tracker, beat = run._tracker, run._beat
-        commit = tracker.begin(self._began("commit to"), stream=run.id)
+        commit = tracker.begin(self._began("commit to", lasting=True), stream=run.id)
         beat.add(commit)
         try:
             self._opened().commit()
         except BaseException as error:
-            self._end(e.Outcome.FAILED, said(error), commit)
+            # Where the server answered, it said no. Otherwise it may have committed all the same.
+            answered = isinstance(error, TakebackError) and not getattr(error, "retryable", False)
+            self._end(e.Outcome.FAILED, said(error), commit, in_doubt=not answered)
             raise
         # A sign of life after the commit proves, should this process die now, that it was the commit's.
         tracker.life.show(commit)
         faults.reach(COMMITTED)
-        self._end(e.Outcome.DONE, "", commit)
+        self._end(e.Outcome.DONE, "", commit, happened=True)
         faults.reach(RECORDED)
 
     def abort(self, why: str) -> None:
@@ -113,19 +156,38 @@ class Database(AlsoAsync[Any]):
         assert transaction is not None
         return transaction
 
-    def _began(self, what: str) -> e.ActionBegan:
-        options = self._run.options
-        return e.ActionBegan(
+    def _began(self, what: str, *, lasting: bool = False) -> e.ActionBegan:
+        run = self._run
+        began = e.ActionBegan(
             f"{what} {self._name}",
             e.Effect.TRANSACTIONAL,
-            actor=options.actor,
-            session=options.session,
+            actor=run.options.actor,
+            session=run.options.session,
             step=self._step,
             parent=self._parent,
         )
+        if not (lasting and self._unguarded):
+            return began
+        # From here on it is a call to another system that nobody can take back.
+        key = keys.call_key(run._tracker.origin, run.id, 1, began.name, run._ledger.history.seq)
+        return msgspec.structs.replace(
+            began, effect=e.Effect.IRREVERSIBLE, call_key=key, uncaptured=(self._unguarded,)
+        )
 
-    def _end(self, outcome: e.Outcome, why: str = "", commit: str = "") -> None:
-        for action in filter(None, (commit, self._action)):
-            self._run._tracker.end(action, outcome, why=why)
+    def _end(
+        self,
+        outcome: e.Outcome,
+        why: str = "",
+        commit: str = "",
+        *,
+        happened: bool = False,
+        in_doubt: bool = False,
+    ) -> None:
+        tracker = self._run._tracker
+        if commit:
+            recorded = tracker.ledger.history.actions[commit]
+            changes = change_of(recorded, in_doubt=in_doubt) if happened or in_doubt else ()
+            tracker.end(commit, outcome, why=why, changes=changes)
+        tracker.end(self._action, outcome, why=why)
         if commit:
             self._run._beat.remove(commit)

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from takeback.cli.beginning import first_checkpoint
-from takeback.cli.outcome import summary_data, summary_lines, warning_lines
+from takeback.cli.outcome import guarded_rows, summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
 from takeback.cli.session import Session, TakebackCommand
 from takeback.cli.views import made
@@ -86,10 +86,11 @@ def command(
         judged = workspace.foresight.judge(words)
         survey = workspace.foresight.survey(reached(judged), roots)
         found = foreseen(judged, survey)
+        found, lines = guarded_rows(workspace.postgres, words, found, warning_lines(judged, survey))
         if autopilot and not workspace.foresight.is_allowed(words):
             unknown = workspace.settings.rules.effects.unknown
             refuse_on_autopilot(workspace.ledger, called, actor, parent, found, unknown)
-        warnings = [*warning_lines(judged, survey), *_locked(workspace, judged, called, parent)]
+        warnings = [*lines, *_locked(workspace, judged, called, parent)]
         for line in () if session.json else warnings:
             click.echo(line, err=True)
         effect = Effect.RESTORABLE if found.effect is Effect.NONE else found.effect

@@ -46,6 +46,8 @@ class Known(msgspec.Struct, frozen=True):
     call: Call
     undo: str = ""
     check: str = ""
+    because: str = ""
+    """Why it cannot be taken back, where more is known of that."""
 
 
 class Calls:
@@ -80,7 +82,7 @@ class Calls:
         if swap.present.data.get("in_doubt") and not _can_tell(known):
             return Do.LEAVE, "it is unknown whether it happened"
         if not known.undo:
-            return Do.LEAVE, "it cannot be taken back"
+            return Do.LEAVE, f"it cannot be taken back{': ' if known.because else ''}{known.because}"
         return Do.COMPENSATE, ""
 
     def swap(

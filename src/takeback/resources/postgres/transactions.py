@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from takeback import addresses, faults
 from takeback.errors import BackendError, UsageError
+from takeback.ports import Prepared
 from takeback.resources.postgres import guard, link
 from takeback.resources.postgres.places import Places
 
@@ -23,21 +24,18 @@ class Servers:
         self._places = places
         self._token = token
 
-    def prepare(self, place: str) -> str:
-        """Only a guarded database may be written to: what is committed there could not be taken back otherwise."""
+    def prepare(self, place: str) -> Prepared:
+        """Without a guard it is a transaction all the same; what it has committed cannot be taken back."""
         with link.translated(place, "nothing was begun"), link.connect(place) as db:
             found = guard.find(db)
             if found is None:
-                raise UsageError(
-                    f"the database {addresses.called(place)[0]} is not under guard, so what is written there could "
-                    "not be taken back; nothing was begun",
-                    hint="`takeback guard ADDRESS` guards it",
-                )
+                name = addresses.called(place)[0]
+                return Prepared(name, f"the database {name} is not under guard")
             known = self._places.find(found.id)
             if known is None:
                 self._require_reader(db, place)
                 known = self._places.add(found.id, place)
-            return known.name
+            return Prepared(known.name)
 
     def _require_reader(self, db: Link, place: str) -> None:
         if not link.one(db, "SELECT has_table_privilege('takeback.statement', 'UPDATE')"):

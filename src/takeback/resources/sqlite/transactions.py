@@ -12,6 +12,7 @@ import apsw
 from takeback import faults
 from takeback.core.codec import text_of
 from takeback.errors import BackendError, TakebackError, UsageError
+from takeback.ports import Prepared
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.here import descriptors
 from takeback.resources.sqlite.reading import uri
@@ -85,7 +86,7 @@ class SqliteDatabases:
         self._found = found
         self._excluded = excluded
 
-    def prepare(self, place: str) -> str:
+    def prepare(self, place: str) -> Prepared:
         path = self._resolved(place)
         found = os.stat(path) if os.path.lexists(path) else None
         if found and found.st_size and not self._found.is_database(path):
@@ -95,7 +96,7 @@ class SqliteDatabases:
             # Nobody comes across it, so it is looked after by its name.
             inside = None
             self._found.guard(path)
-        return text_of(inside or path)
+        return Prepared(text_of(inside or path))
 
     def begin(self, place: str, action: str) -> SqliteTransaction:  # noqa: ARG002  found by looking, not by name
         return SqliteTransaction(self._resolved(place))
