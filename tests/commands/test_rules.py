@@ -15,7 +15,7 @@ from takeback.commands.rules import FOLDER, Head, Rule, program
 
 EFFECTS = {*map(str, Reach), "paths"} - {"restorable"}
 ROLES = {*REST, "-", "read", "write", "delete", "into", "target", "maybe", "irreversible", "unknown", "code"}
-ROLES |= {"prefix", "template", "renamed", "edited"}
+ROLES |= {"sql", "prefix", "template", "renamed", "edited"}
 OPTIONS = {
     *(
         "flag",
