@@ -43,7 +43,18 @@ OPTIONS = {
         "config",
         "sshoption",
     ),
-    *("source", "exec", "placeholder", "braces", "command", "backup", "suffix", "ending", "prefix", "inplace"),
+    *(
+        "source",
+        "exec",
+        "placeholder",
+        "braces",
+        "command",
+        "backup",
+        "suffix",
+        "ending",
+        "prefix",
+        "inplace",
+    ),
 }
 FOR_READERS = {
     *(

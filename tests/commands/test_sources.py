@@ -63,6 +63,15 @@ PUSHES = [
     "cat > p.sh <<'E'\ngit push\nE\nsh p.sh",
     "echo 'git push' > p.sh; bash ./p.sh",
     "printf 'git push\\n' > p.sh && . ./p.sh",
+    "echo 'git push' > .git/hooks/pre-commit; git commit -m x",
+    "source /dev/stdin <<< 'git push'",
+    "bash /dev/stdin <<< 'git push'",
+    "psql -o '|git push' -c 'select 1'",
+    "echo 'git push' | parallel",
+    "X='git push --force'; $X",
+    "time { git push; }",
+    ": <<E\n`git push`\nE",
+    "ls <<E; git push\nx\nE",
 ]  # fmt: skip
 
 
@@ -200,6 +209,18 @@ def test_other_scripts_are_what_they_say_or_unknown(work: Path, line: str, reach
     found = judged(work, line)
     assert found.reach is reach
     assert found.limit is None
+
+
+def test_a_hook_that_pushes_is_found_and_others_are_yours(work: Path) -> None:
+    hooks = work / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "pre-commit").write_text("#!/bin/sh\n./my-linter\n")
+    assert judged(work, "git commit -m x").reach is Reach.RESTORABLE
+    (hooks / "commit-msg").write_text("#!/bin/sh\ngit push\n")
+    found = judged(work, "git commit -m x")
+    assert found.reach is Reach.IRREVERSIBLE
+    assert found.main is not None
+    assert found.main.where == ".git/hooks/commit-msg:2"
 
 
 def test_a_script_that_is_too_long_hits_the_limit(work: Path) -> None:

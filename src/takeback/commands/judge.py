@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from takeback.commands import programs, shell, sources
-from takeback.commands.constants import ALL, Constants, Way, resolved
+from takeback.commands.constants import ALL, Constants, Way, resolved, several
 from takeback.commands.evaluation import Evaluated, Evaluation
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
 from takeback.commands.links import links_made, through
@@ -368,6 +368,16 @@ class _Walk:
         every = {self._scripts.text_of(word, folder) for folder in folders}
         return every.pop() if len(every) == 1 else None
 
+    def hooks(self, names: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
+        """Hooks of git that a command runs. They are yours, unless one does what cannot be taken back."""
+        for name in names:
+            there = _Walk(self._ground, nested=self._nested + 1)
+            there._scripts = self._scripts.apart()
+            there.script(f"{self._ground.root}/.git/hooks/{name}", folders, words)
+            for reason in there._reasons:
+                if reason.reach is Reach.IRREVERSIBLE or reason.limit:
+                    self._reasons[reason] = None
+
     def part_of(self, name: str, line: int, text: str, folders: Folders, words: Sequence[str]) -> None:
         outer, self._place = self._place, Place(name, line, -1)
         self.line(text, folders, words)
@@ -426,7 +436,7 @@ def _texts_of(simple: Simple) -> Iterable[str]:
 def _put_in(simple: Simple, way: Way) -> Simple:
     return msgspec.structs.replace(
         simple,
-        words=tuple(resolved(word, way) for word in simple.words),
+        words=tuple(one for word in simple.words for one in several(word, way)),
         redirects=tuple(msgspec.structs.replace(r, path=resolved(r.path, way)) for r in simple.redirects),
         stdin=None if simple.stdin is None else resolved(simple.stdin, way, splits=False),
     )
