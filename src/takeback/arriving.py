@@ -32,7 +32,7 @@ from takeback.errors import (
     UsageError,
 )
 from takeback.journals import begin, held_unopened, journal_of, visited
-from takeback.opening import find_root, refuse_too_wide
+from takeback.opening import find_root
 from takeback.ports import Observed, Progress, Swap, Swapped, silent
 from takeback.resources.files.entry import FOLDER, entry_of
 from takeback.storage import places, stores
@@ -109,7 +109,7 @@ def look(
     """
     root = Path(os.path.realpath(into))
     registry = Registry(config.state_home())
-    refuse_too_wide(root)
+    config.refuse_too_wide(root)
     if root.is_relative_to(registry.home):
         raise UsageError(f"{root} is where Takeback keeps its own state; nothing was done")
     state = registry.state_of(root)

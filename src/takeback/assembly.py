@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from takeback.core.change import Target
 from takeback.core.history import History
 from takeback.core.intents import Outcome, Queued
 from takeback.databases import ByPlace
-from takeback.engine import recovery
+from takeback.engine import own_processes, recovery
 from takeback.engine.audit import Audit, Webhook
 from takeback.engine.calls import Calls
 from takeback.engine.conductor import Conductor
@@ -249,7 +249,7 @@ class Assembly:
             self.state,
             self.store,
             contents,
-            claimed=self._claimed_outside,
+            claimed=lambda: {*self._claimed_outside(), os.fsencode(self.state.parent.parent)},
             generation=self._generation,
             progress=self._progress,
         )
@@ -416,7 +416,14 @@ class Assembly:
     def foresight(self) -> Foresight:
         """What commands would do here."""
         surveyor = Surveyor(self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside)
-        return Foresight(self.root, config.home_folder, surveyor, config.here)
+        return Foresight(
+            self.root,
+            config.home_folder,
+            surveyor,
+            config.here,
+            rules=lambda: self.settings.rules,
+            running=lambda: own_processes.running(self.tracker),
+        )
 
     def _claimed_outside(self) -> set[bytes]:
         """What lies outside the workspace and is looked after all the same: its repository, databases under guard."""
@@ -426,15 +433,15 @@ class Assembly:
         given = self.settings.outside
         return Limits(given.capture, given.max_files, given.max_bytes)
 
-    def _judging(self) -> Judging:
-        """The rules, for one run."""
+    def _judging(self, roots: Sequence[str] = ()) -> Judging:
+        """The rules, for one run. `roots` are places outside that it looks at anyway."""
         foresight = self.foresight
         return Judging(
             self.settings.rules,
             self.root,
             self.settings.tools,
             foresight,
-            foresight.survey_of,
+            partial(foresight.survey_of, known=roots),
             config.here,
             foresight.touches,
         )

@@ -21,7 +21,7 @@ import platformdirs
 from takeback.core.plan import ToolTarget
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
-from takeback.errors import UsageError
+from takeback.errors import RefusedError, UsageError
 
 FILE = "takeback.toml"
 COMMAND_MAX = 10_000
@@ -285,6 +285,21 @@ def debugging() -> bool:
 def actor() -> str:
     """Who is working here, for the log."""
     return _variable("TAKEBACK_ACTOR")
+
+
+def refuse_too_wide(root: Path) -> None:
+    """A home folder, or anything above it, is not protected by accident."""
+    if is_too_wide(root):
+        raise RefusedError(
+            f"{root} is a home folder or above one; nothing was recorded",
+            hint="go to the project's folder, or insist with --allow-home",
+        )
+
+
+def is_too_wide(root: Path) -> bool:
+    """Whether it is a home folder, or above one."""
+    home = home_folder()
+    return root in (home, *home.parents)
 
 
 def search_path() -> str:

@@ -71,6 +71,7 @@ _TESTS: dict[str, tuple[Test, str]] = {
     "store.keep-checkpoints": (_is_less, "keeps less"),
     "audit.webhooks": (_is_another, "tells"),
     "rules.effects": (_is_allowed, "allows"),
+    "rules.commands.allow": (_is_another, "allows"),
 }
 """What else is asked of a value than whether it is another than the default; with what it does."""
 

@@ -48,7 +48,7 @@ def open_workspace(
     path = _directory(root)
     registry = Registry(Path(os.path.realpath(home)) if home else config.state_home())
     if not allow_home and not registry.knows(path):
-        refuse_too_wide(path)
+        config.refuse_too_wide(path)
     if path.is_relative_to(registry.home):
         raise UsageError(
             f"{path} is where Takeback keeps its own state; nothing was recorded",
@@ -127,24 +127,9 @@ def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:
         return nearest
     for name in (config.FILE, ".git"):
         for folder in (path, *path.parents):
-            if (folder / name).exists() and not is_too_wide(folder):
+            if (folder / name).exists() and not config.is_too_wide(folder):
                 return folder
     return path
-
-
-def refuse_too_wide(root: Path) -> None:
-    """A home folder, or anything above it, is not protected by accident."""
-    if is_too_wide(root):
-        raise RefusedError(
-            f"{root} is a home folder or above one; nothing was recorded",
-            hint="go to the project's folder, or insist with --allow-home",
-        )
-
-
-def is_too_wide(root: Path) -> bool:
-    """Whether it is a home folder, or above one."""
-    home = config.home_folder()
-    return root in (home, *home.parents)
 
 
 def _directory(path: str | os.PathLike[str]) -> Path:

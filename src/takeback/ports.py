@@ -225,6 +225,8 @@ class Swap(msgspec.Struct, frozen=True):
     goal: Version
     choice: OnConflict = OnConflict.STOP
     """What to do about parts of the target, rows of a database, that somebody else has changed."""
+    shares_place: bool = False
+    """Whether another resource writes to the same place in the same plan: an empty file that became a database."""
 
 
 class Swapped(msgspec.Struct, frozen=True):
@@ -342,7 +344,11 @@ class Survey(msgspec.Struct, frozen=True):
     """What is not captured either, but is no reason to hold the action back."""
 
 
-Surveyor = Callable[[Iterable[Reached]], Survey]
+class Surveyor(Protocol):
+    """Finds out what of the paths that an action names is captured."""
+
+    def __call__(self, named: Iterable[Reached], known: Iterable[str] = (), /) -> Survey:
+        """`known` are places that are looked at anyway."""
 
 
 class Observed(Resource, Protocol):

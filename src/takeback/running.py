@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from takeback import config
@@ -16,6 +18,7 @@ from takeback.engine.replay import Moment, State
 from takeback.engine.runs import Run
 from takeback.engine.sessions import Session
 from takeback.errors import RefusedError, UsageError
+from takeback.resources.files.roots import place_of
 
 
 class Running(Assembly):
@@ -39,9 +42,12 @@ class Running(Assembly):
         wait_s: float = 60.0,
         steps: Sequence[str] = (),
         deliver: bool = False,
+        roots: Sequence[str | os.PathLike[str]] = (),
+        allow_home: bool = False,
     ) -> Run:
         """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception.
 
+        `roots` are folders outside the workspace that are protected like it for as long as the run is at work.
         With `steps` its progress is also kept in a workflow file, for restarts. With `deliver` the run itself
         delivers what it deferred, once it has committed; what does not get through is left to a worker.
         """
@@ -61,8 +67,22 @@ class Running(Assembly):
             wait_s=wait_s,
             steps=tuple(steps),
             deliver=deliver,
+            roots=self.roots(roots, allow_home=allow_home),
         )
         return self.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
+
+    def roots(
+        self, folders: Sequence[str | os.PathLike[str]], *, allow_home: bool = False
+    ) -> tuple[str, ...]:
+        """Folders outside the workspace as places that an action can name, each with all that is in it."""
+        if isinstance(folders, str | os.PathLike):
+            raise UsageError(
+                "roots is a list of folders; nothing was begun", hint=f"roots=[{os.fspath(folders)!r}]"
+            )
+        found = [Path(os.path.realpath(os.path.join(config.here(), folder))) for folder in folders]
+        for path in () if allow_home else found:
+            config.refuse_too_wide(path)
+        return tuple(place_of(path, self.root, self.state.parent.parent) for path in found)
 
     def session(
         self,

@@ -55,6 +55,7 @@ OPTIONS = {
         "prefix",
         "inplace",
     ),
+    *("beyond", "url", "full"),
 }
 FOR_READERS = {
     *(

@@ -77,8 +77,14 @@ def test_an_action_whose_processes_outlive_it() -> None:
     action = story.history.actions[began.id]
     assert action.life is Life.BACKGROUND and not story.history.open_actions()
     assert story.history.open_actions(Life.BACKGROUND) == [action]
+    left = e.Process(7, "1", "boot", "host")
+    story.tell(e.ActionDetached(began.id, exit_code=0, why="it failed", result=5, processes=(left,)))
+    assert (action.life, action.processes) == (Life.BACKGROUND, (left,))
+    assert (action.why, action.result) == ("it failed", 5)
+    assert bool(story.history.has_unended)
     story.tell(e.ActionEnded(began.id, Outcome.DONE, exit_code=0))
     assert not story.history.open_actions(Life.BACKGROUND) and action.changes == (change,)
+    assert not bool(story.history.has_unended) and not action.processes and not story.history.breaches
 
 
 def test_settings_that_an_agent_wrote_wait_for_a_human() -> None:

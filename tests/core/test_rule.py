@@ -126,6 +126,18 @@ def test_a_shared_change_needs_both_makers() -> None:
     assert story.plan(select.of_ids(story.history, [mine]), MERGE).conflicts
 
 
+def test_what_is_gone_is_put_back_whoever_removed_it() -> None:
+    """That destroys nothing. What somebody has put in its place since is another matter."""
+    story = Story()
+    story.act({"f": "work"})
+    id = story.act({"f": ""}, in_doubt=True)
+    (item,) = story.plan(select.of_ids(story.history, [id])).items
+    assert (item.do, item.goal.id) == (Do.RESTORE, "work")
+    story.edit("f", "mine", seen=True)
+    (item,) = story.plan(select.of_ids(story.history, [id])).items
+    assert (item.do, item.why) == (Do.CONFLICT, "it is in doubt who changed it")
+
+
 def test_a_change_in_doubt_is_a_conflict() -> None:
     story = Story()
     story.act({"f": "?"}, in_doubt=True)

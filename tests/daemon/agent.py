@@ -106,7 +106,7 @@ def main(how: str, scenes: list[tuple[str, str]]) -> None:
         elif kind == "sh":
             subprocess.run(["sh", "-c", command], check=True)
         elif kind == "wait":
-            Path("waiting").touch()
+            Path(command or "waiting").touch()
             sys.stdin.read()
 
 

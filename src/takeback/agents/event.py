@@ -102,7 +102,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     context: str = ""
     """What the agent has to know, such as what was taken back."""
     warning: str = ""
-    """What the human has to know."""
+    """What the human has to know, and the model does not hear."""
 
 
 class Answer(msgspec.Struct, frozen=True):

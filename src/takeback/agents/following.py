@@ -132,12 +132,16 @@ class Following:
             paths=event.paths,
         )
         if isinstance(begun, Denied):
-            return Decision(do=Do.DENY, reason=str(begun))
+            reason = f"{begun.name} was refused: {begun.reason} (rule {begun.rule})."
+            return Decision(do=Do.DENY, reason=reason, warning=_always(begun.how))
         if isinstance(begun, Ask):
             how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
-            return Decision(do=Do.ASK, reason=f"{begun.name} waits for a human: {begun.reason}.", how=how)
+            reason = f"{begun.name} waits for a human: {begun.reason}."
+            return Decision(do=Do.ASK, reason=reason, how=how, warning=_always(begun.always))
         if begun.asked:
-            return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}", warning=begun.warning)
+            # The client shows a question to its human alone, and a warning too.
+            warning = "\n".join(filter(None, (begun.warning, _always(begun.how))))
+            return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}", warning=warning)
         return Decision(warning=begun.warning)
 
     def _gate(self, event: Event) -> Decision:
@@ -298,6 +302,11 @@ def _key(agent: str, event: Event) -> str:
 
 def _key_of(recorded: Recorded) -> str:
     return str(getattr(recorded.began, "key", ""))
+
+
+def _always(how: str) -> str:
+    """What a human is told who wants to be asked no more. A model is not: it might write it by itself."""
+    return f"To allow it always here: {how}." if how else ""
 
 
 def _title(text: str) -> str:

@@ -13,11 +13,11 @@ from takeback.commands.constants import ALL, Constants, Way, resolved, several
 from takeback.commands.evaluation import Evaluated, Evaluation
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
 from takeback.commands.links import links_made, through
-from takeback.commands.paths import Ground, normal, place, shown
+from takeback.commands.paths import Ground, below, normal, place, shown
 from takeback.commands.reading import Place, Scripts, printed
 from takeback.commands.rules import changes_behaviour
 from takeback.commands.shell import Block, Doubt, Part, Simple
-from takeback.commands.sink import Folders, Sink
+from takeback.commands.sink import Folders, Running, Sink
 from takeback.commands.words import HERE, HOLE, HOME, WILD, as_given, is_known
 
 NESTED_MAX = 8
@@ -43,12 +43,14 @@ def classify(
     home: str,
     real: Callable[[str], str] | None = None,
     read: Callable[[str], str | None] | None = None,
+    exists: Callable[[str], bool] | None = None,
+    running: Callable[[], Sequence[Running]] | None = None,
 ) -> Judgement:
     """What a line would do; or a program with its arguments, which no shell reads.
 
-    Nothing is run and, without `real` and `read`, nothing is looked at.
+    Nothing is run and, without `real`, `read`, `exists` and `running`, nothing is looked at.
     """
-    walk = _Walk(Ground(normal(root), normal(home), real, read))
+    walk = _Walk(Ground(normal(root), normal(home), real, read, exists, running))
     if isinstance(line, str):
         walk.part(shell.read(line), (normal(cwd),))
     else:
@@ -271,14 +273,33 @@ class _Walk:
     # What the programs of the line are found to do
 
     def say(
-        self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "", *, limit: bool = False
+        self,
+        reach: Reach,
+        words: Sequence[str],
+        rule: str,
+        why: str,
+        back: str = "",
+        *,
+        limit: bool = False,
+        local: bool = False,
     ) -> None:
         if reach is not Reach.NONE:
             if words is not self._typed[0]:
                 # One command may be the reason for as many paths as it has words.
                 self._typed = words, _as_typed(words)
-            found = Reason(reach, self._typed[1], rule, why, back, self._place.shown(), limit)
+            found = Reason(reach, self._typed[1], rule, why, back, self._place.shown(), limit, local)
             self._reasons[found] = None
+
+    def running(self) -> Sequence[Running]:
+        return self._ground.running() if self._ground.running else ()
+
+    def folder_with(self, names: Sequence[str], folders: Folders) -> str:
+        folder = folders[0] if len(folders) == 1 else None
+        while self._ground.exists and folder and below(folder, self._ground.root):
+            if any(self._ground.exists(f"{folder}/{name}") for name in names):
+                return folder
+            folder = folder.rpartition("/")[0]
+        return ""
 
     def touch(
         self,

@@ -45,6 +45,8 @@ class Reason(msgspec.Struct, frozen=True):
     """The file that says it, with the line: `deploy.sh:12`. Empty where the command itself does."""
     limit: bool = False
     """Whether it was not read to its end, because it is more than is read: nobody has seen what the rest does."""
+    local: bool = False
+    """Whether it cannot be taken back, but stays with this session: its processes, servers here, its containers."""
 
 
 class Touched(msgspec.Struct, frozen=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from takeback.commands.judgement import Reach, Touched
+from takeback.commands.sink import Running
 from takeback.commands.words import HERE, HOLE, HOME, WILD
 
 _NOTHING = re.compile(r"/dev/(?:null|zero|full|tty|std(?:in|out|err)|fd/\d+)|/proc/self/fd/\d+")
@@ -24,6 +25,10 @@ class Ground(msgspec.Struct, frozen=True):
     """Where a path really leads, links followed. Without it a path is judged by its words alone."""
     read: Callable[[str], str | None] | None = None
     """The text of a file, or how it begins if it is long; None where it is none. Without it no script is read."""
+    exists: Callable[[str], bool] | None = None
+    """Whether there is something at a path."""
+    running: Callable[[], Sequence[Running]] | None = None
+    """The processes of this machine."""
 
 
 def place(ground: Ground, word: str, folder: str | None, *, deletes: bool = False) -> Touched | None:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from takeback.commands import readers, sources
 from takeback.commands.companions import BESIDE, companions, made_of
 from takeback.commands.judgement import Reach, worst
+from takeback.commands.local import stays_here
 from takeback.commands.options import REST, Given, sort_words, with_roles
 from takeback.commands.paths import shown
 from takeback.commands.rules import Known, Rule, changes_behaviour, program, reach_of
@@ -64,6 +65,8 @@ class _Command:
         self._folders = folders
         self._stdin = stdin
         self._writes = False
+        self._local = False
+        self._beyond = False
 
     def judge(self, known: Known) -> None:
         """Go down to the subcommand, then apply its rule. What stood on the way counts too."""
@@ -80,6 +83,7 @@ class _Command:
             if below is None:
                 break
             self._options(known, rule, given)
+            self._beyond |= given.has("beyond")
             if given.undeclared:
                 self._say(Reach.UNKNOWN, known, f"{given.undeclared[0]} may take the word that follows it")
             known, rest = below, given.rest
@@ -93,6 +97,8 @@ class _Command:
         given = sort_words(rest, options, roles)
         if rule.background:
             self._sink.goes_on()
+        if rule.local and not self._beyond:
+            self._local = stays_here(rule.local, self._words, given, self._folders, self._sink)
         self._options(known, rule, given)
         self._unclear(known, rule, given, options)
         instead = _only_shows(given)
@@ -114,15 +120,16 @@ class _Command:
         self._operands(known, rule, roles, given)
         if rule.writes and not self._writes:
             self._touch(known, rule.writes, somewhere=True)
-        if rest_role := next((role for role in roles if role in REST), ""):
+        rest_role = next((role for role in roles if role in REST), "argv" if given.rest else "")
+        if rest_role:
             self._inner(known, rule, rest_role, given)
-        elif given.rest:
-            self._inner(known, rule, "argv", given)
         if rule.stdin and not given.rest and not given.has("sql"):
             self._from_stdin(known, rule)
 
     def _say(self, reach: Reach, known: Known, why: str, back: str = "") -> None:
-        self._sink.say(reach, self._words, known.name or "(no rule)", why, back)
+        local = self._local and reach is Reach.IRREVERSIBLE
+        reach = Reach.UNKNOWN if local else reach
+        self._sink.say(reach, self._words, known.name or "(no rule)", why, back, local=local)
 
     def _touch(
         self,

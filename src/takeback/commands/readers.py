@@ -11,6 +11,7 @@ import msgspec
 from takeback.commands import sources
 from takeback.commands.companions import in_place_backups
 from takeback.commands.judgement import Reach
+from takeback.commands.local import is_loopback
 from takeback.commands.options import Given, sort_words, spelling, takes_value
 from takeback.commands.paths import shown
 from takeback.commands.rules import is_plain
@@ -33,8 +34,8 @@ class Told(msgspec.Struct, frozen=True):
         """What the rule says of a word that is an option."""
         return spelling(self.options).meaning.get(word, ())
 
-    def say(self, reach: Reach, why: str) -> None:
-        self.sink.say(reach, self.words, self.rule, why)
+    def say(self, reach: Reach, why: str, *, local: bool = False) -> None:
+        self.sink.say(reach, self.words, self.rule, why, local=local)
 
     def touch(
         self,
@@ -239,7 +240,11 @@ def httpie(told: Told) -> None:
     if not all(is_known(word) for word in operands[:1]):
         told.say(Reach.UNKNOWN, "which request it makes is not known")
     if (method or ("POST" if data else "GET")) not in ("GET", "HEAD", "OPTIONS"):
-        told.say(Reach.IRREVERSIBLE, f"sends a {method or 'POST'} request")
+        here = any(word.startswith(":") or is_loopback(word) for word in operands[:1])
+        local = here and not told.given.has("beyond")
+        told.say(
+            Reach.UNKNOWN if local else Reach.IRREVERSIBLE, f"sends a {method or 'POST'} request", local=local
+        )
 
 
 # What files of the workspace say is to be run

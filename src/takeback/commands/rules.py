@@ -38,6 +38,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keba
     """Endings of files that it may write beside each path that it names, with `*` for anything."""
     writes: str = ""
     """A folder below which it writes, besides what it names."""
+    local: str = ""
+    """By which test what it calls irreversible stays with this session: see local.py."""
     remote: bool = False
     """What it runs, runs elsewhere: there nothing is captured."""
     alone: str = ""

@@ -5,17 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from takeback.commands.judgement import Reach
 
 Folders = tuple[str | None, ...]
 """Where a command may run: None is a place that nobody knows."""
 
 
+class Running(msgspec.Struct, frozen=True):
+    """A process on this machine."""
+
+    pid: int
+    name: str
+    line: str
+    """Its words, separated by spaces."""
+    own: bool
+    """Whether a recorded call in this workspace started it."""
+
+
 class Sink(Protocol):
     def say(
-        self, reach: Reach, words: Sequence[str], rule: str, why: str, back: str = "", *, limit: bool = False
+        self,
+        reach: Reach,
+        words: Sequence[str],
+        rule: str,
+        why: str,
+        back: str = "",
+        *,
+        limit: bool = False,
+        local: bool = False,
     ) -> None:
-        """The command with these words reaches so far, by this rule; with `limit`, it was not read to its end."""
+        """The command with these words reaches so far, by this rule.
+
+        With `limit` it was not read to its end; with `local` it reaches only what is this session's own.
+        """
+
+    def running(self) -> Sequence[Running]:
+        """The processes of this machine; nothing where nobody looks."""
+
+    def folder_with(self, names: Sequence[str], folders: Folders) -> str:
+        """The folder of the workspace, here or above, that has a file with one of these names; empty for none."""
 
     def touch(
         self,

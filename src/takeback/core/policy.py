@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -28,11 +28,24 @@ from takeback.core.rules import (
 )
 
 FILE = "takeback.toml"
+ALLOWED = "commands.allow"
+"""The rule by which a human has allowed a command by its words, on autopilot too."""
 _SEVERITY = list(Do)
 
 
 Foresee = Callable[[str | Sequence[str]], str]
 """Why a command cannot be taken back, in words: a line of shell, or a program with its arguments."""
+
+
+@runtime_checkable
+class KnowsCommands(Protocol):
+    """Looks at each command of a line by itself."""
+
+    def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
+        """Whether all of it that cannot be taken back is named by these patterns."""
+
+    def pattern(self, command: str | Sequence[str]) -> str:
+        """A pattern that would permit the first of it that cannot be taken back; empty where there is none."""
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -143,7 +156,7 @@ def _findings(
     use = foreseen(use, args, rules.commands, ground)
     for name in dict.fromkeys([use.name, use.also or use.name]):
         yield from _by_tool(rules.tools, name, ground)
-    yield from _by_effect(rules.effects, use)
+    yield from _by_effect_of(rules, use, args, ground)
     if rules.paths is not None:
         for argument, path in meaning.named_paths(args, rules.paths.arguments):
             yield from _by_path(rules.paths, argument, path, ground)
@@ -174,6 +187,23 @@ def _matching(patterns: Sequence[str], names: Sequence[str]) -> str:
         if any(re.fullmatch(expression, name, re.DOTALL) for name in names):
             return pattern
     return ""
+
+
+def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: Ground) -> Iterator[Decision]:
+    """What its effect says, unless it is a command's, and that is among those that are allowed."""
+    knows: object = ground.foresee
+    if not isinstance(knows, KnowsCommands) or not use.because or use.effect is not Effect.IRREVERSIBLE:
+        yield from _by_effect(rules.effects, use)
+        return
+    patterns, commands = rules.commands.allow, list(commands_in(args, rules.commands.arguments))
+    named = bool(use.uncaptured) and any(True for _ in paths_in(args))
+    if patterns and not named and all(knows.permits(command, patterns) for command in commands):
+        yield Decision(Do.ALLOW, ALLOWED, "this command is among those that are allowed")
+        return
+    pattern = next(filter(None, map(knows.pattern, commands)), "")
+    for found in _by_effect(rules.effects, use):
+        how = _add(pattern, "allow", "commands") if pattern else found.how
+        yield msgspec.structs.replace(found, how=how)
 
 
 def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
@@ -318,13 +348,19 @@ def _by_argument(args: Mapping[str, Any], more: Sequence[str]) -> dict[str, list
     return seen
 
 
-def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[Decision]:
+def fits(pattern: str, command: str, *, begins: bool = False) -> bool:
+    """Whether a pattern of the rules means a command: somewhere in it, or where it `begins`."""
     # Quotes and backslashes make no other command of it: r\m, 'rm' and sh -c "rm …" are all rm.
     plain = " ".join(re.sub(r"[\"'\\]", "", command).split())
+    body = ".*".join(map(re.escape, " ".join(pattern.split()).split("*")))
+    start = "^" if begins else _WORD_START
+    return re.search(start + body + _WORD_END, plain) is not None
+
+
+def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[Decision]:
     for do, patterns in ((Do.DENY, rules.deny), (Do.ASK, rules.ask)):
         for pattern in patterns:
-            body = ".*".join(map(re.escape, " ".join(pattern.split()).split("*")))
-            if re.search(_WORD_START + body + _WORD_END, plain):
+            if fits(pattern, command):
                 why = "denied" if do is Do.DENY else "to be asked for"
                 how = _take_out(pattern, str(do), "commands")
                 yield Decision(

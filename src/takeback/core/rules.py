@@ -40,6 +40,13 @@ class ToolRules(_Table, frozen=True):
     deny: tuple[str, ...] = ()
 
 
+class Local(StrEnum):
+    """What counts as what."""
+
+    UNKNOWN = "unknown"
+    IRREVERSIBLE = "irreversible"
+
+
 class EffectRules(_Table, frozen=True):
     """What happens to a call, by its effect."""
 
@@ -49,15 +56,21 @@ class EffectRules(_Table, frozen=True):
     compensable: Do = Do.ALLOW
     deferred: Do = Do.ALLOW
     irreversible: Do = Do.ASK
+    local: Local = Local.UNKNOWN
+    """What that counts as which stays with this session: its own processes, servers here, its containers."""
 
 
 class CommandRules(_Table, frozen=True):
-    """Commands that a tool may not run, or only when asked. `*` stands for anything."""
+    """Commands that a tool may not run, or only when asked. `*` stands for anything.
+
+    What is allowed runs although it cannot be taken back; a word of `ask` or `deny` counts more.
+    """
 
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     """Arguments that are commands, besides command, cmd, argv and their like."""
+    allow: tuple[str, ...] = ()
 
 
 class LimitRules(_Table, frozen=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -26,6 +26,7 @@ class Desk:
         from takeback.agents import hook
         from takeback.daemon import log
         from takeback.daemon.pool import Pool
+        from takeback.daemon.watch import Watch
         from takeback.engine import processes
         from takeback.opening import open_workspace
 
@@ -38,6 +39,7 @@ class Desk:
         self._home = home
         self._began_us = time.time_ns() // 1000
         self._pool = Pool(lambda root: open_workspace(root, home=home))
+        self._watch = Watch(home, self._pool.workspace)
         self._log.info("takeback %s serves %s", __version__, home)
 
     def answer(self, request: wire.Request, waiting: Waiting) -> wire.Answer:
@@ -51,8 +53,11 @@ class Desk:
     def _event(self, request: wire.Request, waiting: Waiting) -> wire.Answer:
         from takeback.workspace import Workspace
 
-        def opening(root: Path) -> AbstractContextManager[Workspace]:
-            return self._pool.workspace(root, waiting)
+        @contextmanager
+        def opening(root: Path) -> Iterator[Workspace]:
+            with self._pool.workspace(root, waiting) as workspace:
+                yield workspace
+                self._watch.follow(workspace)
 
         # Here the environment and the folder are those of whoever asks, not ours.
         environment = {**request.environment, "TAKEBACK_HOME": str(self._home)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -10,6 +11,7 @@ from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.rollback import Do, OnConflict, Planned
 from takeback.engine.calls import is_doubtful
+from takeback.engine.paths import AT_PATHS, OUTSIDE
 from takeback.ports import Resource, Swap, Swapped
 
 _DID = {
@@ -22,6 +24,7 @@ _DID = {
     Do.CONFLICT: e.Did.CONFLICT,
 }
 
+_AT_PATHS = (*AT_PATHS, OUTSIDE)
 WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE, Do.CANCEL)
 
 
@@ -61,13 +64,9 @@ def otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Plann
 
 def in_order(resources: Iterable[Resource], began: e.RollbackBegan) -> Iterator[tuple[Resource, list[Swap]]]:
     """Who swaps what, and when. What lies in a folder goes before the folder does, and comes after it."""
-    choice, later = OnConflict(began.on_conflict), []
+    every, later = swaps_of(began.swaps, OnConflict(began.on_conflict)), []
     for resource in resources:
-        swaps = [
-            Swap(c.target, c.before, c.after, choice)
-            for c in began.swaps
-            if c.target.resource == resource.name
-        ]
+        swaps = [swap for swap in every if swap.target.resource == resource.name]
         if resource.traits.within_files:
             later.append((resource, [swap for swap in swaps if swap.goal]))
             swaps = [swap for swap in swaps if not swap.goal]
@@ -75,6 +74,8 @@ def in_order(resources: Iterable[Resource], began: e.RollbackBegan) -> Iterator[
     yield from later
 
 
-def swap(item: Planned, choice: OnConflict) -> Swap:
-    """The write that an item is."""
-    return Swap(item.target, item.present, item.goal, choice)
+def swaps_of(changes: Iterable[Change], choice: OnConflict) -> list[Swap]:
+    """The writes of a plan, each of which knows whether another one has the same place."""
+    every = list(changes)
+    at = Counter(change.target.name for change in every if change.target.resource in _AT_PATHS)
+    return [Swap(c.target, c.before, c.after, choice, at[c.target.name] > 1) for c in every]

@@ -18,6 +18,7 @@ from takeback.core import events as e
 from takeback.core.codec import value_digest
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
+from takeback.core.policy import ALLOWED
 from takeback.core.subjects import Action, Approval
 from takeback.core.values import shortened, view
 from takeback.engine.ledger import Ledger
@@ -110,7 +111,8 @@ class Gate:
 
     def _ruled(self, name: str, effect: e.Effect, arguments: Any, uncaptured: str) -> Ruling:
         ruling = self._judge(name, effect, arguments, uncaptured=uncaptured)
-        if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow":
+        allowed = ruling.do == "allow" and ruling.rule == ALLOWED
+        if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow" and not allowed:
             return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
         if ruling.do == "ask" and self._autopilot:
             why = f"{ruling.why}, and on autopilot nobody can be asked"

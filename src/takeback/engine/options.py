@@ -31,6 +31,9 @@ class Options(msgspec.Struct, frozen=True):
     steps: tuple[str, ...] = ()
     """What is to be kept in a workflow file, for a restart by something that knows no more than that."""
 
+    roots: tuple[str, ...] = ()
+    """Places outside the workspace that are looked at as long as the run is at work."""
+
     def began(
         self, *, generation: int = 1, detached: bool = False, process: Process | None = None
     ) -> RunBegan:

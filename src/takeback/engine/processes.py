@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
 
 from takeback.boot import boot_id
 from takeback.core.events import Process
@@ -29,6 +31,7 @@ TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 SET_CHILD_SUBREAPER = 36
 THREADS_MAX = 256
 PASSES_MAX = 20
+READ_BYTES = 1 << 16
 OWN_BRANDS_MAX = 4096
 
 _own_brands: deque[int] = deque(maxlen=OWN_BRANDS_MAX)
@@ -86,12 +89,22 @@ def own_brands(since: int) -> set[int]:
     return {brand for brand in _own_brands if brand <= since}
 
 
-def forks() -> int:
-    """How many processes and threads were ever started: where it stays the same, nothing was."""
-    for line in _read("/proc/stat").splitlines():
-        if line.startswith(b"processes "):
-            return int(line.split()[1])
-    return 0
+class Count(NamedTuple):
+    """How many processes and threads were ever started, and the last number that one of them was given."""
+
+    ever: int
+    last: int
+
+
+def count() -> Count:
+    """The count of this moment."""
+    lines = _read("/proc/stat").splitlines()
+    ever = next((int(line.split()[1]) for line in lines if line.startswith(b"processes ")), 0)
+    return Count(ever, _last_pid())
+
+
+def _last_pid() -> int:
+    return int((_read("/proc/loadavg").split() or [b"0"])[-1])
 
 
 @contextmanager
@@ -149,21 +162,24 @@ def _below(pid: int) -> list[int]:
 
 
 class Table:
-    """The processes of this machine at one moment. Of most of them one small file is read."""
+    """The processes of this machine at one moment, or those that were started after a count. Each is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: Count | None = None) -> None:
         self._seen: dict[int, tuple[int, str]] = {}
-        known: set[str] = set()
+        self._others: dict[int, tuple[int, str]] = {}
+        if after and (count().ever - after.ever) * 2 > _pid_max():
+            after = None  # numbers may have been used again meanwhile
+        known: set[int] = set()
         for _ in range(PASSES_MAX):
             # One that has ended since it was listed may have left another one, which was not there to be listed.
-            new = _listing() - known
+            new = _listing(after) - known
             if not new:
                 break
             known |= new
-            for entry in new:
-                fields = _fields(int(entry))
-                if fields[0] not in "ZX":
-                    self._seen[int(entry)] = (int(fields[1]), fields[19])
+            self._seen |= {pid: found for pid in new if (found := _parent_and_start(pid))}
+
+    def pids(self) -> set[int]:
+        return set(self._seen)
 
     def with_token(self, token: str) -> set[int]:
         """Those that carry this action's token in their environment, whoever their parent is by now."""
@@ -181,7 +197,7 @@ class Table:
     def alive(self, recorded: Iterable[Process]) -> set[int]:
         """Those of these that still live."""
         boot = boot_id()
-        return {p.pid for p in recorded if p.boot == boot and self._began(p.pid) == p.started}
+        return {p.pid for p in recorded if p.boot == boot and self._entry(p.pid)[1] == p.started}
 
     def with_offspring(self, pids: AbstractSet[int]) -> set[int]:
         """These, and those that were started by them or by one that was, as far as parents still tell."""
@@ -191,14 +207,18 @@ class Table:
         """A process and what descends from it; nothing where it has ended."""
         return self.with_offspring(self.alive([process] if process else []))
 
-    def _began(self, pid: int) -> str:
-        return self._seen.get(pid, (0, "gone"))[1]
+    def _entry(self, pid: int) -> tuple[int, str]:
+        """Its parent and its start; also of one that is older than those that were asked for."""
+        if entry := self._seen.get(pid) or self._others.get(pid):
+            return entry
+        entry = self._others[pid] = (_parent_and_start(pid) if pid else None) or (0, "gone")
+        return entry
 
     def _ancestors(self, pid: int) -> set[int]:
         found: set[int] = set()
-        while pid in self._seen and pid not in found:
+        while pid and pid not in found:
             found.add(pid)
-            pid = self._seen[pid][0]
+            pid = self._entry(pid)[0]
         return found
 
 
@@ -211,11 +231,32 @@ def _brand_of(pid: int) -> int:
     return 0
 
 
-def _listing() -> set[str]:
+def read_of(pid: int, name: str) -> bytes:
+    """What the kernel tells of a process under this name; nothing where it may not be read, or has ended."""
+    return _read(f"/proc/{pid}/{name}")
+
+
+def _listing(after: Count | None) -> set[int]:
     try:
-        return {name for name in os.listdir("/proc") if name.isdigit()}
+        every = {int(name) for name in os.listdir("/proc") if name.isdigit()}
     except OSError:
         return set()
+    if after is None:
+        return every
+    last = _last_pid()  # read last: none of those above was given a later number
+    if last >= after.last:
+        return {pid for pid in every if after.last < pid <= last}
+    return {pid for pid in every if pid > after.last or pid <= last}  # numbers are given in a circle
+
+
+@cache
+def _pid_max() -> int:
+    return int(_read("/proc/sys/kernel/pid_max") or 0)
+
+
+def _parent_and_start(pid: int) -> tuple[int, str] | None:
+    fields = _fields(pid)
+    return None if fields[0] in "ZX" else (int(fields[1]), fields[19])
 
 
 def _started(pid: int) -> str:
@@ -226,15 +267,23 @@ def _started(pid: int) -> str:
 
 
 def _fields(pid: int) -> list[str]:
-    """What the kernel tells of a process, from its state on."""
-    text = _read(f"/proc/{pid}/stat").decode("utf-8", "replace")
-    return text.rpartition(")")[2].split() if text else ["Z", "0"]
+    """What the kernel tells of a process, from its state on to its start."""
+    text = _read(f"/proc/{pid}/stat")
+    return text[text.rindex(b")") + 1 :].decode().split(None, 20) if text else ["Z", "0"]
 
 
 def _read(path: str) -> bytes:
     """What stands in a file of /proc; nothing where its process is gone, or is another user's."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
+    found = b""
+    try:
+        while part := os.read(fd, READ_BYTES):
+            found += part
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+    return found

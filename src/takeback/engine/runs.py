@@ -192,7 +192,7 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
         o = self.options
         began = o.began(generation=generation)
         with self._parts.file.begun(generation):
-            self._body = self._tracker.begin(self._as_action(o.name), before=[began])
+            self._body = self._tracker.begin(self._as_body(), before=[began])
         self.id = self._ledger.history.actions[self._body].stream
         self._beat.add(self._body)
 
@@ -205,11 +205,15 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
             if step.life is Life.OPEN
         ]
         before: list[e.Event] = [e.RunResumed(self.options.actor), *stopped]
-        body = self._as_action(self.options.name)
+        body = self._as_body()
         with self._parts.file.begun(earlier.began.generation):
             self._body = self._tracker.begin(body, stream=self.id, before=before)
         self._beat.add(self._body)
         take_back(self._parts.rollbacks, self._ledger.history, self.id)
+
+    def _as_body(self) -> e.ActionBegan:
+        """What the run does outside of its steps. It is open all the time, and so is what it keeps in view."""
+        return msgspec.structs.replace(self._as_action(self.options.name), outside=self.options.roots)
 
     def _as_action(self, name: str, parent: str = "") -> e.ActionBegan:
         """The body of a run or of a step, as the action that it is."""

@@ -46,7 +46,9 @@ class Place(msgspec.Struct, frozen=True):
 class Action:
     """An action that was begun. Whoever knows its run and its call_id can end it."""
 
-    def __init__(self, recorder: Recorder, recorded: Recorded, asked: str = "", warning: str = "") -> None:
+    def __init__(
+        self, recorder: Recorder, recorded: Recorded, asked: str = "", warning: str = "", how: str = ""
+    ) -> None:
         self._recorder = recorder
         self._recorded = recorded
         began = recorded.began
@@ -60,6 +62,8 @@ class Action:
         self.ref = began.ref
         self.asked = asked
         """Why a human has to be asked, where whoever began it said that they ask."""
+        self.how = how
+        """How whoever owns the rules could have it not asked about again. For a human, never for a model."""
         self.warning = warning
         """What its human should know although it was begun: that it writes what another one has locked."""
 
@@ -123,7 +127,7 @@ class Denied(msgspec.Struct, frozen=True):
     """The rule that says so, or the approval that was denied."""
     reason: str
     how: str = ""
-    """How whoever owns the rules could allow it."""
+    """How whoever owns the rules could allow it. For a human, never for a model."""
 
     def __str__(self) -> str:
         allow = f" To allow it: {self.how}." if self.how else ""
@@ -133,13 +137,15 @@ class Denied(msgspec.Struct, frozen=True):
 class Ask:
     """A human must allow it first; it was not begun. Begin it again with the same call_id, or wait."""
 
-    def __init__(self, seam: Seam, wanted: Wanted, approval: Approval) -> None:
+    def __init__(self, seam: Seam, wanted: Wanted, approval: Approval, always: str = "") -> None:
         self._seam = seam
         self._wanted = wanted
         self.approval = approval.id
         self.name = wanted.name
         self.reason = approval.asked.why
         self.how = f"takeback approve {approval.id}"
+        self.always = always
+        """How whoever owns the rules could have it not asked about again. For a human, never for a model."""
 
     def __str__(self) -> str:
         return f"{self.name} waits for your word: {self.how}"
@@ -265,7 +271,11 @@ class Seam:
                     msgspec.structs.replace(wanted, ref=f"{wanted.ref} {ASKED}".strip()), []
                 )
                 return Action(
-                    recorder, self._parts.tracker.ledger.history.actions[id], ruling.why, locked.why
+                    recorder,
+                    self._parts.tracker.ledger.history.actions[id],
+                    ruling.why,
+                    locked.why,
+                    ruling.how,
                 )
             if ruling.do == "ask":
                 approval = gate.ask(
@@ -279,7 +289,7 @@ class Seam:
                     wanted.key,
                 )
                 if approval.life is Life.OPEN:
-                    return Ask(self, wanted, approval)
+                    return Ask(self, wanted, approval, ruling.how)
                 ruling = verdict(approval) or Ruling()
                 passed = [e.ApprovalUsed(approval.id)]
             if ruling.do == "deny":

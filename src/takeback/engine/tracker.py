@@ -67,8 +67,8 @@ class Tracker:
         self.lock = lock
         self.life = life
         self.name = name
-        self._forks: dict[str, int] = {}
-        """How many processes there ever were when an action began here."""
+        self._counts: dict[str, processes.Count] = {}
+        """Which processes there were when an action began here."""
 
     # Marks
 
@@ -215,7 +215,7 @@ class Tracker:
                 began = msgspec.structs.replace(began, marks=self.observe(began.outside), brand=brand)
                 record = self.ledger.append([*before, self._in_step(began, step, stream)], stream)[-1]
             if began.process:
-                self._forks[record.id] = processes.forks()
+                self._counts[record.id] = processes.count()
                 processes.put_brand(began.process, brand)
         faults.reach(BEGAN)
         return record.id
@@ -392,14 +392,20 @@ class Tracker:
         action = self.ledger.history.actions[action_id]
         return sorted(self._found(action, processes.Table()))
 
+    def in_background(self) -> list[int]:
+        """All processes that actions left behind and that still live."""
+        left = [action for action in self.ledger.history.open_actions(Life.BACKGROUND) if action.processes]
+        table = processes.Table() if left else None
+        return sorted({pid for action in left if table for pid in self._found(action, table)})
+
     def _leaves(self, action: Action) -> tuple[e.Process, ...]:
         """The processes that an action leaves behind when its command has ended."""
         if self.is_left_behind(action.id) or not getattr(action.began, "brand", 0):
             return ()
-        forks = self._forks.pop(action.id, 0)
-        if forks and forks == processes.forks():
+        before = self._counts.pop(action.id, None)
+        if before == processes.count():
             return ()
-        table = processes.Table()
+        table = processes.Table(before)
         inside = [a for a in self.ledger.history.open_actions(Life.BACKGROUND) if _is_inside(a, action)]
         found = self._found(action, table).difference(*(self._found(one, table) for one in inside))
         return tuple(map(processes.describe, sorted(found)))

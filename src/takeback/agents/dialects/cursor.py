@@ -83,7 +83,7 @@ def can_ask(event: Event) -> bool:
 
 
 def answer(event: Event, decision: Decision) -> Answer:
-    """What to print. A warning has a place only where something is allowed; elsewhere it goes to Cursor's own log."""
+    """What to print. A warning is for the human alone; where it has no place it goes to Cursor's own log."""
     if event.kind is Kind.UNREADABLE and decision.warning:
         return on_stderr(decision.warning, 0)
     said: Payload = {}
@@ -92,7 +92,8 @@ def answer(event: Event, decision: Decision) -> Answer:
         return SILENT
     if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.GATE, Kind.AGENT_BEGIN):
         asks = decision.do is Do.ASK and event.name in ASKING
-        said = {"permission": "ask" if asks else "deny", "user_message": reason}
+        told = "\n".join(filter(None, (reason, decision.warning)))
+        said = {"permission": "ask" if asks else "deny", "user_message": told}
         if event.kind is not Kind.AGENT_BEGIN:
             said["agent_message"] = reason
     elif decision.do is not Do.ALLOW and event.kind is Kind.PROMPT:

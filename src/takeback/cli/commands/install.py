@@ -16,7 +16,7 @@ from takeback.cli.choices import clients
 from takeback.cli.session import Session, TakebackCommand
 from takeback.daemon.command import hook_command
 from takeback.errors import BackendError, RefusedError, TakebackError
-from takeback.opening import find_root, refuse_too_wide
+from takeback.opening import find_root
 from takeback.storage.registry import Registry
 
 NOT_IGNORED = 1
@@ -67,7 +67,7 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
 
 def _refuse_too_wide(root: Path, agent: str) -> None:
     try:
-        refuse_too_wide(root)
+        config.refuse_too_wide(root)
     except RefusedError:
         raise RefusedError(
             f"{root} is a home folder or above one; nothing was changed",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.outcome import summary_data, summary_lines, warning_lines
@@ -27,6 +29,7 @@ from takeback.engine.foreseeing import (
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child, run_child
 from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, TakebackError
+from takeback.ports import Survey
 from takeback.workspace import Workspace
 
 FAILED_BEFORE_START = 125
@@ -50,6 +53,13 @@ class RunCommand(TakebackCommand):
 @click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
 @click.option("--name", default=None, metavar="N", help="How the log calls it; by default the command itself")
 @click.option("--undo-on-failure", is_flag=True, help="Take everything back if the command fails")
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="DIR",
+    help="Protect this folder outside the workspace, too; may be given more than once",
+)
+@click.option("--allow-home", is_flag=True, help="With --also: even a home folder or one above it")
 @click.option("--autopilot", is_flag=True, help="Refuse a command that is known to be irreversible")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
@@ -60,6 +70,8 @@ def command(
     name: str | None,
     undo_on_failure: bool,
     autopilot: bool,
+    also: tuple[str, ...],
+    allow_home: bool,
     words: tuple[str, ...],
 ) -> None:
     """Run any command as one action that can be taken back
@@ -69,13 +81,14 @@ def command(
     """
     with session.protect(asking=True) as workspace:
         workspace.recover()
+        roots = workspace.roots(also, allow_home=allow_home)
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
         called = redact(name or shlex.join([os.path.basename(words[0]), *words[1:]]))[:NAME_MAX]
         actor, parent = os.path.basename(words[0]), workspace.parent_action()
         judged = workspace.foresight.judge(words)
-        survey = workspace.foresight.survey(reached(judged))
+        survey = workspace.foresight.survey(reached(judged), roots)
         why = why_irreversible(judged) or why_uncaptured(survey)
         if autopilot and why:
             refuse_on_autopilot(workspace.ledger, called, actor, parent, why)
@@ -84,9 +97,19 @@ def command(
             click.echo(line, err=True)
         effect = Effect.IRREVERSIBLE if why else Effect.RESTORABLE
         id = workspace.tracker.begin_single(
-            called, actor=actor, parent=parent, effect=effect, autopilot=autopilot, survey=survey
+            called,
+            actor=actor,
+            parent=parent,
+            effect=effect,
+            autopilot=autopilot,
+            survey=_with(survey, roots),
         )
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure))
+
+
+def _with(survey: Survey, roots: Sequence[str]) -> Survey:
+    """What an action looks at: what it names itself, and whole folders."""
+    return msgspec.structs.replace(survey, places=(*roots, *survey.places))
 
 
 def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -> list[str]:

@@ -31,7 +31,7 @@ from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
 from takeback.engine.calls import in_doubt
 from takeback.journals import held_unopened
-from takeback.opening import find_root, find_workspace, is_too_wide
+from takeback.opening import find_root, find_workspace
 from takeback.storage.registry import Registry
 from takeback.trusted import Held
 from takeback.workspace import Workspace
@@ -94,7 +94,7 @@ def _not_yet(session: Session) -> None:
     registry = Registry(config.state_home())
     here, root = os.getcwd(), find_root(".", registry)
     held = held_unopened(registry.state_of(root), root)
-    waiting = [] if is_too_wide(root) else presence.hooked(root, config.home_folder())
+    waiting = [] if config.is_too_wide(root) else presence.hooked(root, config.home_folder())
     if session.json:
         unheld = _settings_data(held)
         return session.data({"protected": False, "root": here, "hooks": waiting, "settings": unheld})

@@ -78,6 +78,16 @@ class Place:
         finally:
             os.close(fd)
 
+    def has(self, path: bytes) -> bool:
+        """Whether anything is at this path, whoever looks after it."""
+        above, _, name = path.rpartition(b"/")
+        try:
+            with self.folder(above) as fd:
+                os.stat(name or b".", dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)

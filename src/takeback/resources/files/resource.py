@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from takeback import faults
-from takeback.core.change import Change, Target, Version
+from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
@@ -243,9 +243,19 @@ class Files:
             present = version_of(entry)
             if target in rescued.kept:
                 results[target] = Swapped(target, Did.CONFLICT, present, True, rescued.kept[target])
+            elif swap.shares_place and entry is None and goal and self._place.has(path):
+                why = "what had its place before is still there"
+                results[target] = Swapped(target, Did.FAILED, present, False, why)
+            elif swap.shares_place and goal is None and _is_empty(entry):
+                # Whoever puts something else here fills this very file: programs may have it open.
+                results[target] = Swapped(target, Did.REMOVED, ABSENT, True)
             elif present.alike(swap.goal):
                 results[target] = Swapped(target, Did.RESTORED if goal else Did.REMOVED, present, True)
-            elif present == swap.present or rescued.is_half_done(entry_of(swap.present), entry, goal):
+            elif (
+                present == swap.present
+                or rescued.is_half_done(entry_of(swap.present), entry, goal)
+                or (swap.shares_place and not swap.present and _is_empty(entry))
+            ):
                 works[target] = Work(path, entry, goal, self._observer.key(path))
             else:
                 why = "it was changed since the plan was made"
@@ -316,6 +326,10 @@ def file_text(contents: Contents, version: Version) -> bytes | None:
     if entry is None or entry.kind not in (FILE, LINK):
         return None
     return entry.content if entry.kind == LINK else contents.read(entry.content, entry.size)
+
+
+def _is_empty(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == FILE and not entry.size
 
 
 def state_of(tree: bytes) -> str:

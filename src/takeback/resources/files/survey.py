@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from takeback.core.codec import text_of
+from takeback.core.codec import path_of, text_of
 from takeback.ports import Reached, Survey
 from takeback.resources.files.view import KIN
 
@@ -65,11 +65,13 @@ class Surveyor:
         self._claimed_now = claimed
         self._others: Collection[bytes] = ()
 
-    def __call__(self, named: Iterable[Reached]) -> Survey:
+    def __call__(self, named: Iterable[Reached], known: Iterable[str] = ()) -> Survey:
+        """`known` are places that are looked at anyway, as whole folders that the run names are."""
         found: dict[bytes, None] = {}
         missed: dict[str, None] = {}
         stated: dict[str, None] = {}
-        self._limits, self._others = self._limits_now(), self._claimed_now()
+        whole = {os.path.normpath(path_of(place).removesuffix(KIN)) for place in known}
+        self._limits, self._others = self._limits_now(), {*self._claimed_now(), *whole}
         left = _Left(self._limits)
         for reached in named:
             for called, places in self._places(reached):
@@ -107,8 +109,8 @@ class Surveyor:
             return
         folder, name = os.path.split(path)
         itself = os.path.join(os.path.realpath(folder), name)
-        for place in dict.fromkeys([itself, *([] if _is_machine(itself) else [behind])]):
-            forbidden = _is_below(place, self._own) or _is_machine(place)
+        for place in dict.fromkeys([itself, *([] if is_machine(itself) else [behind])]):
+            forbidden = is_below(place, self._own) or is_machine(place)
             if reached.perhaps and _is_folder(place) and not forbidden:
                 # Many tools are told a folder, and few change all of it.
                 continue
@@ -117,12 +119,13 @@ class Surveyor:
 
     def _is_known(self, place: bytes) -> bool:
         """Whether it is looked after anyway."""
-        return _is_below(place, self._root) or _is_in(place, self._others)
+        known = is_below(place, self._root) or _is_in(place, self._others)
+        return known and not is_below(place, self._own)
 
     def _refuse(self, place: bytes) -> None:
-        if _holds(place, self._own) or _is_below(place, self._own):
+        if _holds(place, self._own) or is_below(place, self._own):
             raise Forbidden("Takeback keeps its own state there")
-        if _is_machine(place.removesuffix(KIN)):
+        if is_machine(place.removesuffix(KIN)):
             raise Forbidden("it is not an ordinary folder or file")
         if not self._limits.capture:
             raise Refused("takeback.toml says that nothing outside is")
@@ -248,16 +251,16 @@ def _is_let_pass(reached: Reached) -> bool:
 
 def _holds(place: bytes, path: bytes) -> bool:
     """Whether a path is a place, or in it."""
-    return path.startswith(place.removesuffix(KIN)) if place.endswith(KIN) else _is_below(path, place)
+    return path.startswith(place.removesuffix(KIN)) if place.endswith(KIN) else is_below(path, place)
 
 
-def _is_below(path: bytes, top: bytes) -> bool:
+def is_below(path: bytes, top: bytes) -> bool:
     return path == top or path.startswith(top.rstrip(b"/") + b"/")
 
 
-def _is_machine(place: bytes) -> bool:
+def is_machine(place: bytes) -> bool:
     """Whether it is no file on a disk, but a word of the kernel's."""
-    return any(_is_below(place, top) for top in _MACHINE) and not _is_below(place, _SHARED_MEMORY)
+    return any(is_below(place, top) for top in _MACHINE) and not is_below(place, _SHARED_MEMORY)
 
 
 def _is_folder(place: bytes) -> bool:

@@ -61,6 +61,20 @@ def remove(path: bytes, expected: str, scratch: bytes) -> str:
     return str(_elsewhere("remove", path, expected, scratch))
 
 
+def empty(path: bytes, expected: str, scratch: bytes) -> str:
+    """See writing.empty."""
+    if not descriptors(path):
+        return writing.empty(path, expected, scratch)
+    return str(_elsewhere("empty", path, expected, scratch))
+
+
+def fill(path: bytes, image: bytes) -> str:
+    """See writing.fill."""
+    if not descriptors(path):
+        return writing.fill(path, image)
+    return str(_elsewhere("fill", path, image))
+
+
 def replace(path: bytes, expected: str, image: bytes, mode: int, uid: int, gid: int) -> str:
     """See damaged.replace."""
     if not descriptors(path):
@@ -99,6 +113,8 @@ def _main() -> None:
         "put": writing.put,
         "move": writing.move,
         "remove": writing.remove,
+        "empty": writing.empty,
+        "fill": writing.fill,
         "replace": damaged.replace,
     }
     sys.stdout.buffer.write(msgspec.msgpack.encode(functions[name](*given, **named)))

@@ -39,6 +39,14 @@ def is_file(path: bytes) -> bool:
         return False
 
 
+def is_empty(path: bytes) -> bool:
+    """Whether there is a regular file of no bytes, not behind a link."""
+    try:
+        return is_file(path) and not look(path).st_size
+    except OSError:
+        return False
+
+
 def is_other(path: bytes) -> bool:
     """Whether there is something that is no regular file."""
     try:

@@ -12,8 +12,8 @@ from takeback.errors import CorruptionError
 from takeback.ports import Contents
 from takeback.resources.sqlite.image import HEADER_BYTES, Kept, digest_in, dress, kept_of, replaced
 from takeback.resources.sqlite.reading import finish
-from takeback.resources.sqlite.rows import Clash, attach, compared, move
-from takeback.resources.sqlite.schema import Objects, objects, value
+from takeback.resources.sqlite.rows import attach, compared, move
+from takeback.resources.sqlite.schema import Clash, Objects, objects, value
 from takeback.resources.sqlite.scratch import Scratch
 
 TOLD_BYTES_MAX = 64 << 20

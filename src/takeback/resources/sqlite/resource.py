@@ -15,7 +15,7 @@ from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
 from takeback.resources.sqlite import apart, damaged, index, listing, reading, writing
-from takeback.resources.sqlite.folder import folder_of, look
+from takeback.resources.sqlite.folder import folder_of, is_empty, look
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.image import (
     SUFFIXES,
@@ -63,6 +63,8 @@ class Sqlite:
         self._stated: dict[bytes, str] = {}
         self._rows: dict[bytes, Row] = {}
         self._trusted = -1
+        self._removed_by, self._removed = "", dict[Version, Swap]()
+        """What the rollback that is at work has removed, or is about to."""
         self._load()
 
     def _load(self) -> None:
@@ -240,12 +242,27 @@ class Sqlite:
             elif swap.present and kept_of(swap.present) is None:
                 why = self._stated.get(path_of(swap.target.name), "it cannot be captured now")
                 found[swap.target] = (Do.CONFLICT, why)
+            elif goal and not swap.present and self._is_taken(swap):
+                found[swap.target] = (Do.CONFLICT, writing.TAKEN)
             elif swap.present != swap.goal and self._is_locked(swap.target, until):
                 found[swap.target] = (Do.CONFLICT, reading.LOCKED)
             elif goal and swap.goal != swap.present and not self._is_kept(bytes.fromhex(goal.content)):
                 why = "its content is no longer kept (pruned by the limits in takeback.toml)"
                 found[swap.target] = (Do.CONFLICT, why)
-        return found
+        return self._still_needed(swaps, found) | found
+
+    def _is_taken(self, swap: Swap) -> bool:
+        """Whether something else has the place of a database, and is not about to leave it."""
+        return not swap.shares_place and os.path.lexists(self.found.place(path_of(swap.target.name)))
+
+    def _still_needed(self, swaps: Sequence[Swap], stuck: Collection[Target]) -> dict[Target, tuple[Do, str]]:
+        """Databases that were moved, and cannot go back to where they were: each stays where it is."""
+        wanted = {swap.goal: swap.target for swap in swaps if swap.goal and swap.target in stuck}
+        return {
+            swap.target: (Do.KEEP, _stays(wanted[swap.present]))
+            for swap in swaps
+            if not swap.goal and swap.present in wanted
+        }
 
     def _is_locked(self, target: Target, until: float) -> bool:
         return apart.is_locked(self.found.place(path_of(target.name)), max(0.0, until - time.monotonic()))
@@ -259,7 +276,29 @@ class Sqlite:
         if not fresh:
             for swap in swaps:
                 damaged.tidy(self.found.place(path_of(swap.target.name)), digest_in(swap.present))
-        return [self._swapped(swap) for swap in swaps]
+        if self._removed_by != rollback:
+            self._removed_by, self._removed = rollback, {}
+        self._removed |= {swap.present: swap for swap in swaps if not swap.goal}
+        done = [self._swapped(swap) for swap in swaps]
+        return done + [
+            back for swap, result in zip(swaps, done, strict=True) for back in self._back(swap, result)
+        ]
+
+    def _back(self, swap: Swap, done: Swapped) -> Iterator[Swapped]:
+        """Put a database that was moved to where it was a moment ago, if it could not go back to its first place."""
+        moved = self._removed.pop(swap.goal, None)
+        if moved is None or not swap.goal or done.now == swap.goal:
+            return
+        path = path_of(moved.target.name)
+        if self._read(path):
+            return  # it had not been removed
+        with _untouched(self.found.place(path)):
+            why = self._write(path, ABSENT, moved.present)
+        self._stamp(path, moved.present)
+        now = self._read(path)
+        is_back = now == moved.present
+        did = Did.KEPT if is_back else Did.FAILED
+        yield Swapped(moved.target, did, now, is_back, why or _stays(swap.target))
 
     def _swapped(self, swap: Swap) -> Swapped:
         path = path_of(swap.target.name)
@@ -270,7 +309,7 @@ class Sqlite:
             if present not in (swap.goal, swap.present):
                 why = writing.MOVED
             elif present != swap.goal:
-                why = self._write(path, present, swap.goal)
+                why = self._write(path, present, swap.goal, shares_place=swap.shares_place)
             if why == writing.MOVED:
                 return self._among_others(path, swap)
         if not why:
@@ -298,7 +337,7 @@ class Sqlite:
             swap.target, Did.RESTORED, now, True, "others were writing to it; what they wrote stays"
         )
 
-    def _write(self, path: bytes, present: Version, goal: Version) -> str:
+    def _write(self, path: bytes, present: Version, goal: Version, *, shares_place: bool = False) -> str:
         place, kept = self.found.place(path), kept_of(goal)
         with self._scratch.file() as image, self._scratch.file() as scratch:
             if is_raw(present):
@@ -307,8 +346,12 @@ class Sqlite:
                 goal_is = (image, kept.mode, kept.uid, kept.gid) if kept else (b"", 0, 0, 0)
                 return apart.replace(place, digest_in(present), *goal_is)
             if kept is None:
-                return apart.remove(place, digest_in(present), scratch)
+                # What comes next finds an empty file. If that is all it wants, nobody who has it open is cut off.
+                take_away = apart.empty if shares_place else apart.remove
+                return take_away(place, digest_in(present), scratch)
             self._images.fetch(kept, image, wal=kept.wal, header=not present)
+            if not present and shares_place and is_empty(place):
+                return apart.fill(place, image)
             if not present:
                 stamp = int(goal.stamp)
                 return writing.make(place, image, mode=kept.mode, uid=kept.uid, gid=kept.gid, mtime_ns=stamp)
@@ -358,6 +401,10 @@ def _give_back(place: bytes, mtime_ns: int) -> None:
     except OSError:
         # Gone, or not ours to change: its time is then what it is, and is seen by the next look.
         return
+
+
+def _stays(where: Target) -> str:
+    return f"it was {where.name} before, which cannot be put back, so it stays"
 
 
 def _is_wal(version: Version) -> bool:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import apsw
 
+from takeback.resources.sqlite import keyless
 from takeback.resources.sqlite.reading import uri
-from takeback.resources.sqlite.schema import Table, objects, query, quoted, tables, value
+from takeback.resources.sqlite.schema import Clash, Table, objects, query, quoted, tables, value
 
 KEYS_SHOWN = 5
 _SETTINGS = ("user_version", "application_id")
-
-
-class Clash(Exception):
-    """Two have changed the same; the message says what."""
 
 
 def attach(work: bytes, **others: bytes) -> apsw.Connection:
@@ -59,7 +56,8 @@ def move(db: apsw.Connection, base: str, goal: str) -> None:
             if _changed(db, table, base, goal):
                 if theirs.get(name) != table:
                     raise Clash(f"rows of {name} were changed by one, and the table itself by the other")
-                _move_rows(db, table, base, goal)
+                moved = keyless.move if table.is_keyless else _move_rows
+                moved(db, table, base, goal)
         _move_counters(db, base, goal)
         for setting in _SETTINGS:
             _move_setting(db, setting, base, goal)
@@ -75,7 +73,8 @@ def left(db: apsw.Connection, base: str, goal: str) -> int:
     """How many rows that differ between two attached databases are not, in the main one, as in the second."""
     count = 0
     for table in tables(db, goal).values():
-        if _changed(db, table, base, goal):
+        # Without a key nobody can tell afterwards which row is which: those were counted when they were written.
+        if not table.is_keyless and _changed(db, table, base, goal):
             count += _left(db, table, goal)
     return count
 
@@ -90,9 +89,11 @@ def _count(db: apsw.Connection, name: str) -> int:
 
 
 def _changed(db: apsw.Connection, table: Table, old: str, new: str) -> int:
-    """Fill the table of keys with those whose rows differ; gives their number."""
+    """How many rows differ; where there is a key, the table of changed keys has them."""
     if not table.key:
         raise Clash(f"the rows of {table.name} cannot be told apart")
+    if table.is_keyless:
+        return len(keyless.diff(db, table, old, new))
     db.execute("DROP TABLE IF EXISTS temp.changed")
     keys = ", ".join(f"{_in(old, column)} AS k{n}" for n, column in enumerate(table.key))
     others = ", ".join(_in(new, column) for column in table.key)

@@ -12,6 +12,10 @@ _STORED = 0
 """How SQLite marks a column that is neither hidden nor made from others."""
 
 
+class Clash(Exception):
+    """Two have changed the same; the message says what."""
+
+
 class Table(msgspec.Struct, frozen=True):
     """An ordinary table. `key` are the columns that tell its rows apart, `label` how people call that."""
 
@@ -19,6 +23,11 @@ class Table(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     key: tuple[str, ...]
     label: str
+
+    @property
+    def is_keyless(self) -> bool:
+        """Whether its rows have no more than the number that SQLite gave them, and may give anew."""
+        return bool(self.key) and self.key[0] not in self.columns
 
     @property
     def every(self) -> tuple[str, ...]:

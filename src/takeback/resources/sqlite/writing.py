@@ -16,7 +16,7 @@ from takeback.resources.sqlite.folder import folder_of
 from takeback.resources.sqlite.here import descriptors
 from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES
 from takeback.resources.sqlite.reading import connect, finish, pages
-from takeback.resources.sqlite.schema import objects, value
+from takeback.resources.sqlite.schema import Clash, objects, value
 
 WRITE_WAIT_S = 10.0
 _POLL_S = 0.02
@@ -28,8 +28,13 @@ WRITTEN = faults.crash_point("sqlite-written")
 MOVING = faults.crash_point("sqlite-moving")
 MAKING = faults.crash_point("sqlite-making")
 REMOVING = faults.crash_point("sqlite-removing")
+EMPTYING = faults.crash_point("sqlite-emptying")
+EMPTIED = faults.crash_point("sqlite-emptied")
 
 MOVED = "it was changed since the plan was made"
+
+
+TAKEN = "something else has its place"
 
 
 class _Moved(Exception):
@@ -52,6 +57,19 @@ def move(path: bytes, base: bytes, goal: bytes) -> str:
 def remove(path: bytes, expected: str, scratch: bytes) -> str:
     """Remove a database with all that is beside it, if it still is what is expected; else say why not."""
     return _patiently(lambda: _remove(path, expected, scratch))
+
+
+def empty(path: bytes, expected: str, scratch: bytes) -> str:
+    """Make a file of no bytes of a database, if it still is what is expected; else say why not.
+
+    It stays the same file: whoever has it open finds no tables in it, and goes on with it.
+    """
+    return _patiently(lambda: _empty(path, expected, scratch))
+
+
+def fill(path: bytes, image: bytes) -> str:
+    """Make a database equal to an image of a file of no bytes; else say why not."""
+    return _patiently(lambda: _fill(path, image))
 
 
 def _patiently(do: Callable[[], str]) -> str:
@@ -113,7 +131,7 @@ def _move(path: bytes, base: bytes, goal: bytes) -> str:
         db.execute("COMMIT")
         count = rows.left(db, "base", "goal")
         return f"{count} of the rows that were put back have been changed since" if count else ""
-    except rows.Clash as clash:
+    except Clash as clash:
         return str(clash)
     finally:
         db.close(True)
@@ -139,6 +157,66 @@ def _remove(path: bytes, expected: str, scratch: bytes) -> str:
     return ""
 
 
+def _empty(path: bytes, expected: str, scratch: bytes) -> str:
+    db = connect(path, write=True)
+    try:
+        db.pragma("synchronous", "full")
+        before = _expect(db, path, expected, scratch)
+        if db.pragma("journal_mode") == "wal":
+            said = _leave_wal(db)
+            before = _expect(db, path, expected, scratch)
+            if said:
+                _drop_everything(db, path, before)
+                return f"it is an empty database now instead of an empty file, because {said}"
+        faults.reach(EMPTYING)
+        db.execute("BEGIN EXCLUSIVE")
+        if _fingerprint(path) != before:
+            raise _Moved
+        fd = descriptors(path)[0]
+        os.ftruncate(fd, 0)
+        faults.fsync(fd)
+        faults.reach(EMPTIED)
+        db.execute("ROLLBACK")
+    finally:
+        db.close(True)
+    return ""
+
+
+def _drop_everything(db: apsw.Connection, path: bytes, before: tuple[bytes, ...]) -> None:
+    """Leave a database without tables, where SQLite does not let it become a file of no bytes."""
+    source = apsw.Connection(":memory:")
+    try:
+        source.pragma("page_size", db.pragma("page_size"))
+        # A database that was never written has no page, and the backup of it no first step.
+        source.execute("CREATE TABLE passing (a); DROP TABLE passing; VACUUM")
+        with db.backup("main", source, "main") as backup:
+            backup.step(0)
+            if _fingerprint(path) != before:
+                raise _Moved
+            while not backup.done:
+                backup.step(-1)
+    finally:
+        source.close(True)
+
+
+def _fill(path: bytes, image: bytes) -> str:
+    db = connect(path, write=True)
+    source = connect(image, write=False, more="?immutable=1")
+    try:
+        db.pragma("synchronous", "full")
+        with db.backup("main", source, "main") as backup:
+            backup.step(0)
+            if _peek(path, 1):
+                raise _Moved
+            faults.reach(WRITING)
+            while not backup.done:
+                backup.step(-1)
+    finally:
+        source.close(True)
+        db.close(True)
+    return ""
+
+
 def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: int) -> str:
     """Put a database where there is nothing; else say why not."""
     try:
@@ -154,7 +232,7 @@ def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: 
                 os.close(fd)
             faults.fsync(folder)
     except FileExistsError:
-        return "something else has its place"
+        return TAKEN
     except OSError as error:
         return f"it could not be written: {error.strerror or error}"
     return ""

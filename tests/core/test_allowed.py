@@ -1,0 +1,106 @@
+"""Commands that the rules allow by their words. Who knows the commands of a line is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from takeback.core.events import Effect
+from takeback.core.policy import ALLOWED, Decision, Ground, KnowsCommands, fits, judge_call
+from takeback.core.rules import CommandRules, Do, EffectRules, Local, Rules
+
+from .test_foreseen import knows_push
+
+
+class KnowsPush:
+    """Knows that git push cannot be taken back, and looks at the commands of a line one by one."""
+
+    def __call__(self, command: str | Sequence[str]) -> Any:
+        return next((why for part in self._parts(command) if (why := knows_push(part))), knows_push("ls"))
+
+    def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
+        pushes = [part for part in self._parts(command) if part.startswith("git push")]
+        return all(any(fits(pattern, part, begins=True) for pattern in patterns) for part in pushes)
+
+    def pattern(self, command: str | Sequence[str]) -> str:
+        return next((part for part in self._parts(command) if part.startswith("git push o")), "")
+
+    def _parts(self, command: str | Sequence[str]) -> list[str]:
+        line = command if isinstance(command, str) else " ".join(command)
+        return [part.strip() for part in line.split("&&")]
+
+
+GROUND = Ground("/work", foresee=KnowsPush())
+
+
+def judge(line: str, effect: Effect = Effect.RESTORABLE, ground: Ground = GROUND, **more: Any) -> Decision:
+    effects = EffectRules(irreversible=more.pop("irreversible", Do.ASK))
+    args = more.pop("args", {"command": line})
+    uncaptured = more.pop("uncaptured", "")
+    rules = Rules(commands=CommandRules(**more), effects=effects)
+    return judge_call(rules, "m:f", effect, args, ground, uncaptured=uncaptured)
+
+
+def test_it_knows_commands() -> None:
+    assert [isinstance(one, KnowsCommands) for one in (GROUND.foresee,)] == [True]
+    assert [isinstance(one, KnowsCommands) for one in (knows_push,)] == [False]
+
+
+def test_what_is_allowed_is_not_asked_about() -> None:
+    found = judge("git push origin main", allow=("git push origin *",))
+    assert (found.do, found.rule) == (Do.ALLOW, ALLOWED)
+    assert judge("git push origin main", allow=("git push",), irreversible=Do.DENY).do is Do.ALLOW
+    assert judge("git push && git push origin", allow=("git push",)).do is Do.ALLOW
+
+
+@pytest.mark.parametrize("line", ["git push other", "git push origin && git push other"])
+def test_each_command_of_a_line_has_to_be_named(line: str) -> None:
+    assert judge(line, allow=("git push origin",)).do is Do.ASK
+
+
+def test_ask_and_deny_count_more() -> None:
+    assert judge("git push", allow=("git push",), ask=("git push",)).rule == "commands.ask"
+    assert judge("git push", allow=("git push",), deny=("git*",)).do is Do.DENY
+
+
+def test_a_path_that_cannot_be_captured_is_not_allowed_by_a_command() -> None:
+    both = {"command": "git push", "path": "/dev/sda"}
+    assert judge("", args=both, allow=("git push",), uncaptured="/dev/sda is a device").do is Do.ASK
+    assert judge("git push", allow=("git push",), uncaptured="/v is too large").do is Do.ALLOW
+
+
+def test_how_to_allow_it_names_the_command() -> None:
+    assert (
+        judge("git push origin").how == 'add "git push origin" to allow in [rules.commands] of takeback.toml'
+    )
+    assert judge("git push").how == 'set irreversible = "allow" in [rules.effects] of takeback.toml'
+    asked = judge("ls", Effect.IRREVERSIBLE)
+    assert (asked.do, asked.rule) == (Do.ASK, "effects.irreversible")
+    assert judge("ls", Effect.IRREVERSIBLE, allow=("ls",)).do is Do.ASK, "it is the tool that is irreversible"
+
+
+def test_a_path_is_the_reason() -> None:
+    found = judge("", Effect.IRREVERSIBLE, args={"path": "/dev/sda"}, uncaptured="/dev/sda was not captured")
+    assert "m:f is irreversible (/dev/sda was not captured): a human has to approve it" in found.why
+
+
+@pytest.mark.parametrize(
+    "pattern, command, somewhere, begins",
+    [
+        ("git push", "git push origin", True, True),
+        ("git push", "sudo git push", True, False),
+        ("git pus", "git push", False, False),
+        ("git * main", "git push origin main", True, True),
+        ("git  push", "git 'push'", True, True),
+        ("push", "git push", True, False),
+    ],
+)
+def test_what_a_pattern_means(pattern: str, command: str, somewhere: bool, begins: bool) -> None:
+    assert fits(pattern, command) is somewhere
+    assert fits(pattern, command, begins=True) is begins
+
+
+def test_what_is_the_sessions_own_is_unknown_unless_set() -> None:
+    assert EffectRules().local is Local.UNKNOWN
