@@ -364,10 +364,12 @@ class _Walk:
             self._nested -= 1
 
     def script(self, word: str, folders: Folders, words: Sequence[str], language: str = "") -> bool:
-        """A file that is run. It is read in each folder in which it may be."""
-        found = self.text_of(word, folders)
-        if found is None:
-            return False
+        """A file that is run, in each folder in which it may be. Where it is not there, nothing runs."""
+        every = [(folder, self._scripts.text_of(word, folder)) for folder in folders]
+        found = [self._script(text, (folder,), words, language) for folder, text in every if text is not None]
+        return bool(found) and all(found) and (None not in folders or word.startswith("/"))
+
+    def _script(self, found: tuple[str, str], folders: Folders, words: Sequence[str], language: str) -> bool:
         path, text = found
         language = language or sources.language_of(text, path)
         if not language:
@@ -386,8 +388,7 @@ class _Walk:
 
     def text_of(self, word: str, folders: Folders) -> tuple[str, str] | None:
         """The text of a file of the workspace: as it is, or as the line writes it before it runs it."""
-        every = {self._scripts.text_of(word, folder) for folder in folders}
-        return every.pop() if len(every) == 1 else None
+        return next(filter(None, (self._scripts.text_of(word, folder) for folder in folders)), None)
 
     def hooks(self, names: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
         """Hooks of git that a command runs. They are yours, unless one does what cannot be taken back."""
