@@ -91,6 +91,21 @@ def test_on_autopilot_a_command_that_is_not_read_to_its_end_is_refused(
     assert "was refused" in done.stderr
 
 
+@pytest.mark.parametrize("words", [["sh", "push.sh"], ["./push.sh"], ["python3", "push.py"]], ids=" ".join)
+def test_a_script_that_pushes_is_refused_on_autopilot_and_named(
+    words: list[str], world: Workspace, remote: Path
+) -> None:
+    script = world.root / "push.sh"
+    script.write_text("#!/bin/sh\nset -e\ngit push -q origin main\n")
+    script.chmod(0o755)
+    (world.root / "push.py").write_text("import os\n\nos.system('git push -q origin main')\n")
+    done = world.run("run", "--autopilot", "--", *words)
+    assert done.code == 125
+    assert not pushed(remote)
+    assert "git push -q origin main" in done.stderr
+    assert f"(rule git push, {words[-1].removeprefix('./')}:3)" in done.stderr
+
+
 def test_a_refusal_is_recorded(world: Workspace, remote: Path) -> None:
     refused = world.run("run", "--autopilot", "--json", "--", "git", "push")
     assert json.loads(refused.stderr)["error"]["code"] == "refused"

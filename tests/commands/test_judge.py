@@ -145,6 +145,7 @@ def test_a_link_out_of_the_workspace_is_followed(tmp_path: Path) -> None:
         ("cd src && rm a && echo x > b", {"/project/src/a", "/project/src/b"}),
         ("cd src && cat > a <<E\nx\nE", {"/project/src/a"}),
         ("cd src || true > a", {"/project/a", "/project/src/a"}),
+        ("f() { ls; } > a; f", {"a"}),  # wherever it is called
     ],
 )
 def test_cd_holds_for_what_follows(line: str, expected: set[str]) -> None:

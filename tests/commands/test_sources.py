@@ -63,6 +63,15 @@ PUSHES = [
     "cat > p.sh <<'E'\ngit push\nE\nsh p.sh",
     "echo 'git push' > p.sh; bash ./p.sh",
     "printf 'git push\\n' > p.sh && . ./p.sh",
+    "echo 'git push' > .git/hooks/pre-commit; git commit -m x",
+    "source /dev/stdin <<< 'git push'",
+    "bash /dev/stdin <<< 'git push'",
+    "psql -o '|git push' -c 'select 1'",
+    "echo 'git push' | parallel",
+    "X='git push --force'; $X",
+    "time { git push; }",
+    ": <<E\n`git push`\nE",
+    "ls <<E; git push\nx\nE",
 ]  # fmt: skip
 
 
@@ -134,6 +143,7 @@ def work(tmp_path: Path) -> Path:
     )
     (root / "binary").write_bytes(b"\x7fELF\0\0")
     (root / "long.sh").write_text("ls\n" * 60_000)
+    (root / "long.py").write_text("print(1)\n" * 20_000)
     outside = tmp_path / "other.sh"
     outside.write_text("ls\n")
     (root / "link.sh").symlink_to(outside)
@@ -157,6 +167,7 @@ def judged(root: Path, line: str) -> Judgement:
         ("bash < push.sh", "push.sh:3"),
         ("./calls.sh", "push.sh:3"),
         ("cd sub && sh ship.sh", "sub/ship.sh:1"),
+        ("cd sub; sh ship.sh", "sub/ship.sh:1"),
         ("bash -c 'sh sub/ship.sh'", "sub/ship.sh:1"),
         ("python tool.py", "tool.py:4"),
         ("./tool.py --now", "tool.py:4"),
@@ -194,6 +205,7 @@ def test_a_script_of_the_workspace_is_read_and_named(work: Path, line: str, wher
         ("sh ../other.sh", Reach.UNKNOWN),
         ("sh not-there.sh", Reach.UNKNOWN),
         ("sh $x.sh", Reach.UNKNOWN),
+        ("cd $x; sh look.sh", Reach.UNKNOWN),
     ],
 )
 def test_other_scripts_are_what_they_say_or_unknown(work: Path, line: str, reach: Reach) -> None:
@@ -202,8 +214,27 @@ def test_other_scripts_are_what_they_say_or_unknown(work: Path, line: str, reach
     assert found.limit is None
 
 
-def test_a_script_that_is_too_long_hits_the_limit(work: Path) -> None:
-    assert judged(work, "sh long.sh").limit is not None
+def test_a_hook_that_pushes_is_found_and_others_are_yours(work: Path) -> None:
+    hooks = work / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "pre-commit").write_text("#!/bin/sh\n./my-linter\n")
+    assert judged(work, "git commit -m x").reach is Reach.RESTORABLE
+    (hooks / "commit-msg").write_text("#!/bin/sh\ngit push\n")
+    found = judged(work, "git commit -m x")
+    assert found.reach is Reach.IRREVERSIBLE
+    assert found.main is not None
+    assert found.main.where == ".git/hooks/commit-msg:2"
+
+
+@pytest.mark.parametrize("line", ["sh long.sh", "./long.sh", "python long.py"])
+def test_a_script_that_is_too_long_hits_the_limit(work: Path, line: str) -> None:
+    assert judged(work, line).limit is not None
+
+
+def test_scripts_that_run_each_other_end(work: Path) -> None:
+    for number in range(40):
+        (work / f"s{number}.sh").write_text("".join(f"sh s{other}.sh\n" for other in range(40)))
+    assert judged(work, "sh s0.sh").limit is not None
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,15 @@ class Constants:
         return [dict(zip(names, way, strict=True)) for way in product(*held)]
 
 
+def several(word: str, way: Way) -> list[str]:
+    """The words of a command that one becomes: a variable without quotes is split, where that is plain."""
+    reference = _REFERENCE.fullmatch(word)
+    value = way.get(reference[2], HOLE) if reference else ""
+    if reference and reference[1] == BARE and re.fullmatch(r"[\w ./:@=+,-]*[ ][\w ./:@=+,-]*", value):
+        return value.split()
+    return [resolved(word, way)]
+
+
 def resolved(text: str, way: Way, *, splits: bool = True) -> str:
     """A text with its variables put in. What a shell would split, or match with files, is a hole."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from takeback.commands import programs, shell, sources
-from takeback.commands.constants import ALL, Constants, Way, resolved
+from takeback.commands.constants import ALL, Constants, Way, resolved, several
 from takeback.commands.evaluation import Evaluated, Evaluation
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
 from takeback.commands.links import links_made, through
@@ -364,10 +364,12 @@ class _Walk:
             self._nested -= 1
 
     def script(self, word: str, folders: Folders, words: Sequence[str], language: str = "") -> bool:
-        """A file that is run. It is read in each folder in which it may be."""
-        found = self.text_of(word, folders)
-        if found is None:
-            return False
+        """A file that is run, in each folder in which it may be. Where it is not there, nothing runs."""
+        every = [(folder, self._scripts.text_of(word, folder)) for folder in folders]
+        found = [self._script(text, (folder,), words, language) for folder, text in every if text is not None]
+        return bool(found) and all(found) and (None not in folders or word.startswith("/"))
+
+    def _script(self, found: tuple[str, str], folders: Folders, words: Sequence[str], language: str) -> bool:
         path, text = found
         language = language or sources.language_of(text, path)
         if not language:
@@ -386,8 +388,17 @@ class _Walk:
 
     def text_of(self, word: str, folders: Folders) -> tuple[str, str] | None:
         """The text of a file of the workspace: as it is, or as the line writes it before it runs it."""
-        every = {self._scripts.text_of(word, folder) for folder in folders}
-        return every.pop() if len(every) == 1 else None
+        return next(filter(None, (self._scripts.text_of(word, folder) for folder in folders)), None)
+
+    def hooks(self, names: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
+        """Hooks of git that a command runs. They are yours, unless one does what cannot be taken back."""
+        for name in names:
+            there = _Walk(self._ground, nested=self._nested + 1)
+            there._scripts = self._scripts.apart()
+            there.script(f"{self._ground.root}/.git/hooks/{name}", folders, words)
+            for reason in there._reasons:
+                if reason.reach is Reach.IRREVERSIBLE or reason.limit:
+                    self._reasons[reason] = None
 
     def part_of(self, name: str, line: int, text: str, folders: Folders, words: Sequence[str]) -> None:
         outer, self._place = self._place, Place(name, line, -1)
@@ -447,7 +458,7 @@ def _texts_of(simple: Simple) -> Iterable[str]:
 def _put_in(simple: Simple, way: Way) -> Simple:
     return msgspec.structs.replace(
         simple,
-        words=tuple(resolved(word, way) for word in simple.words),
+        words=tuple(one for word in simple.words for one in several(word, way)),
         redirects=tuple(msgspec.structs.replace(r, path=resolved(r.path, way)) for r in simple.redirects),
         stdin=None if simple.stdin is None else resolved(simple.stdin, way, splits=False),
     )

@@ -110,8 +110,8 @@ class _Command:
         self._say(reach_of(rule.effect), known, rule.why or _no_rule(known), rule.back)
         if rule.verbs:
             self._verbs(known, rule, given)
-        if rule.language:
-            self._program_of(rule, given)
+        self._program_of(rule, given)
+        self._sink.hooks(rule.hooks.split(), self._folders, self._words)
         if rule.reader:
             told = readers.Told(
                 self._sink, self._words, given, self._folders, known.name, options, self._stdin
@@ -166,6 +166,8 @@ class _Command:
     def _acting_option(self, known: Known, rule: Rule, meaning: str, value: str) -> None:
         """Options that name a path, a folder, or something to be run."""
         match meaning:
+            case "write" if value.startswith("|"):
+                self._sink.line(value[1:], self._folders, self._words)
             case "write" | "delete" if value:
                 self._touch(known, value, deletes=meaning == "delete")
             case "prefix" if value:
@@ -174,6 +176,15 @@ class _Command:
                 self._touch(known, ".", somewhere=True)
             case "chdir":
                 self._folders = self._sink.moved(value, self._folders)
+            case "sql":
+                self._sql(known, value)
+            case "background":
+                self._sink.goes_on()
+            case _:
+                self._running_option(known, rule, meaning, value)
+
+    def _running_option(self, known: Known, rule: Rule, meaning: str, value: str) -> None:
+        match meaning:
             case "line" if rule.remote:
                 self._elsewhere(known, lambda there: there.line(value, (None,), self._words))
             case "line":
@@ -184,10 +195,6 @@ class _Command:
                     self._sink.line(value.partition("=")[2].lstrip("! "), self._folders, self._words)
             case "exec":
                 self._sink.line(value.removeprefix("exec="), self._folders, self._words)
-            case "sql":
-                self._sql(known, value)
-            case "background":
-                self._sink.goes_on()
 
     def _unclear(self, known: Known, rule: Rule, given: Given, options: dict[str, str]) -> None:
         # A wildcard gives options only where files are called like them, so only those count that run something.
@@ -290,11 +297,15 @@ class _Command:
         """What a shell is given: a line with -c, otherwise the name of a file."""
         if given.has("command") and not word.startswith("+"):
             self._sink.line(word, self._folders, self._words)
+        elif word in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
+            self._from_stdin(known, Rule("none", stdin="shell"))
         elif not self._sink.script(word, self._folders, self._words, sources.SHELL):
             self._say(Reach.UNKNOWN, known, f"runs {shown(word)}, and what that does is not known")
 
     def _program_of(self, rule: Rule, given: Given) -> None:
         """The program of an interpreter. That it is unknown what else it does, the rule says."""
+        if not rule.language:
+            return
         texts = given.values("source")
         for text in texts:
             self._sink.source(text, rule.language, self._folders, self._words)

@@ -252,9 +252,10 @@ def httpie(told: Told) -> None:
 
 def sourced(told: Told) -> None:
     """A file that runs in this shell: what it sets, or where it goes, holds for what follows."""
-    if not told.given.operands or not told.sink.script(
-        told.given.operands[0], told.folders, told.words, sources.SHELL
-    ):
+    file = told.given.operands[0] if told.given.operands else ""
+    if file in ("/dev/stdin", "/dev/fd/0") and told.stdin is not None:
+        told.sink.line(told.stdin, told.folders, told.words)
+    elif not file or not told.sink.script(file, told.folders, told.words, sources.SHELL):
         told.say(Reach.UNKNOWN, "runs a file in this shell")
     else:
         told.say(Reach.UNKNOWN, "a file may change what the commands after it mean")

@@ -40,6 +40,12 @@ class Scripts:
         self._texts: dict[str, str] = {}
         """Files that the line itself writes, with what it writes."""
 
+    def apart(self) -> Scripts:
+        """Scripts that are run apart from those of the line, with what the line writes into them."""
+        other = Scripts(self._ground)
+        other._texts = self._texts
+        return other
+
     def text_of(self, word: str, folder: str | None) -> tuple[str, str] | None:
         """The path and the text of a file, if it is one of the workspace: as it is, or as the line writes it."""
         at = place(self._ground, word, folder)

@@ -53,6 +53,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keba
     background: bool = False
     verbs: dict[str, str] = {}
     """For deep grammars: what any of its words means, wherever it stands."""
+    hooks: str = ""
+    """The hooks of git that it runs."""
     language: str = ""
     """It runs a program in this language, which an option with the meaning `source` gives, a file or its input."""
     reader: str = ""

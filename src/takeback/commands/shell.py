@@ -136,16 +136,21 @@ def read(text: str) -> Block:
     doubts += [Doubt(why) for why in _oversights(root, source)]
     try:
         doubts += filter(None, [evaluated(root)])
-        return Block(SEQUENCE, (*doubts, *_children(root, 0), *_apart_from_arithmetic(root, source)))
+        return Block(SEQUENCE, (*doubts, *_children(root, 0), *_read_again(root, source)))
     except RecursionError:
         return Block(SEQUENCE, (*doubts, Doubt("it is nested too deeply", limit=True)))
 
 
-def _apart_from_arithmetic(root: Node, source: bytes) -> tuple[Part, ...]:
-    """`((` that is not arithmetic opens two subshells, as in `((git push) )`. The parser knows only arithmetic."""
-    if not root.has_error or b"((" not in source:
+def _read_again(root: Node, source: bytes) -> tuple[Part, ...]:
+    """What the parser finds in a line that it did not understand, if what it does not know is spelled otherwise.
+
+    `((` that is not arithmetic opens two subshells, as in `((git push) )`; and after `<<END` a line may go on.
+    """
+    if not root.has_error:
         return ()
-    return _children(_parser().parse(re.sub(rb"\((?=\()", b"( ", source)).root_node, 0)
+    others = [re.sub(rb"\((?=\()", b"( ", source)] if b"((" in source else []
+    others += re.findall(rb"<<-?\s*['\"]?\w+['\"]?\s*[;&|]+([^\n]*)", source)[:DEPTH_MAX]
+    return tuple(part for other in others for part in _children(_parser().parse(other).root_node, 0))
 
 
 # What the parser may have overlooked
@@ -238,6 +243,11 @@ def _converted(node: Node, depth: int) -> Iterator[Part]:
         case "variable_assignment":
             set_to = (_assigned(node), _value(node))
             yield Simple((), set_to[:1], inside=_children(node, depth), values=(set_to,))
+        case kind if kind.endswith("_redirect"):
+            # One that is not a command's: of a function, whenever it runs.
+            words: list[str] = []
+            paths, stdin, inside = _redirects([node], depth, words)
+            yield Simple(tuple(words), redirects=tuple(paths), stdin=stdin, inside=tuple(inside))
         case "declaration_command" | "unset_command" | "test_command" | "compound_statement":
             yield from _redeclared(node)
             yield from _children(node, depth)
@@ -449,6 +459,9 @@ def _heredoc(node: Node, inside: list[Part], depth: int) -> str | None:
     inside += found
     if re.search(r"`|\$\(", text) and not found:
         inside.append(Doubt("a substitution in a here-document"))
+        # A text in quotes is expanded in the same way.
+        quoted = as_letters(text.replace('"', "'")).encode("ascii")
+        inside += _children(_parser().parse(b': "' + quoted + b'"').root_node, depth)
     return None if re.search(r"[`$\\]", text) else "\n".join(lines)
 
 

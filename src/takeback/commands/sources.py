@@ -54,6 +54,7 @@ _WRITES = re.compile(
     + ")"
 )
 CALLS_MAX = 500
+SOURCE_MAX = 100_000
 
 
 def language_of(text: str, name: str = "") -> str:
@@ -68,17 +69,17 @@ def language_of(text: str, name: str = "") -> str:
 
 def judge(sink: Sink, text: str, language: str, folders: Folders, words: tuple[str, ...]) -> None:
     """Say what a program in another language than the shell's does, as far as it is found."""
+    if len(text) > SOURCE_MAX:
+        sink.say(Reach.UNKNOWN, words, "(limit)", "its program is too long to be read", limit=True)
+        return
     if language == PYTHON:
         from takeback.commands import pythons
 
         pythons.judge(sink, text, folders, words)
         return
-    if len(text) > 100_000:
-        sink.say(Reach.UNKNOWN, words, "(source)", "its program is too long to be read", limit=True)
-        return
     for found, (line, arguments) in enumerate(_commands(text, language)):
         if found == CALLS_MAX:
-            sink.say(Reach.UNKNOWN, words, "(source)", "its program runs too much to be read", limit=True)
+            sink.say(Reach.UNKNOWN, words, "(limit)", "its program runs too much to be read", limit=True)
             break
         sink.at(line)
         if len(arguments) == 1:
