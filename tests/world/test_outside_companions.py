@@ -144,7 +144,9 @@ UNKNOWN = {
 def test_what_is_written_where_nobody_looks_is_unknown(name: str, beside: Beside) -> None:
     other = beside.folder / "other"
     beside.world.human("outward", "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-a\n+b\n")
-    subprocess.run(["git", "-C", str(other / "repo"), "worktree", "add", "-q", str(other / "tree")], check=True)
+    subprocess.run(
+        ["git", "-C", str(other / "repo"), "worktree", "add", "-q", str(other / "tree")], check=True
+    )
     (other / "tree/new").write_text("x")
     before = beside.look()["other"]
     beside.agent(UNKNOWN[name])

@@ -360,7 +360,9 @@ class _Walk:
                 top = top.rpartition("/")[0]
             self.touch(top or folder, (folder,), words, rule, somewhere=True)
             if top and read and read(f"{top}/.git") is not None:
-                self.say(Reach.UNKNOWN, words, rule, f"writes to the repository of {top}, which lies elsewhere")
+                self.say(
+                    Reach.UNKNOWN, words, rule, f"writes to the repository of {top}, which lies elsewhere"
+                )
 
     def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None:
         """A command that another one runs."""

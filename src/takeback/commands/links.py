@@ -42,7 +42,9 @@ def links_made(
         name = posixpath.basename(target.rstrip("/"))
         made = ["" if is_folder else at.path, posixpath.join(at.path, name) if name else ""]
         for link in filter(None, made):
-            led = place(ground, target, posixpath.dirname(link) if posixpath.basename(words[0]) == "ln" else folder)
+            led = place(
+                ground, target, posixpath.dirname(link) if posixpath.basename(words[0]) == "ln" else folder
+            )
             if led is not None and led.path != link and not _is_plain_copy(words, led, known):
                 found[link] = led.path
     return found
