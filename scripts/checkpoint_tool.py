@@ -346,18 +346,9 @@ _ASKING = (
     r"|vercel\s+env\s+add\b|pass\s+insert\b|keepassxc-cli\b)"
 )
 _ASKING_HINTS = (
-    "sudo",
-    "passwd",
-    "kinit",
-    "cryptsetup",
-    "--p",
-    "--with-token",
-    "su",
-    "secret",
-    "vercel",
-    "pass",
+    *("sudo", "passwd", "kinit", "cryptsetup", "--p", "--with-token", "su"),
+    *("secret", "vercel", "pass", "keepass"),
 )
-_ASKING_HINTS += ("keepass",)
 
 # A secret that stands behind what announces it: the hints, and a shape whose first group stays.
 ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
