@@ -306,6 +306,6 @@ def unknown_passed(history: History, of: Collection[str]) -> tuple[str, ...]:
     for action in reversed(history.actions.values()):
         if action.id in of or action.is_rollback:
             break
-        if action.is_unknown and not history.is_undone(action.id):
-            found.insert(0, action.id)
-    return tuple(found)
+        if action.is_unknown:
+            found.append(action.id)
+    return tuple(reversed(found))
