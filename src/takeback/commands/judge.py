@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +13,7 @@ from takeback.commands import programs, shell, sources
 from takeback.commands.constants import ALL, Constants, Way, resolved, several
 from takeback.commands.evaluation import Evaluated, Evaluation
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
-from takeback.commands.links import links_made, through
+from takeback.commands.links import links_made, physical, through
 from takeback.commands.paths import Ground, below, normal, place, shown
 from takeback.commands.reading import Place, Scripts, printed
 from takeback.commands.rules import changes_behaviour
@@ -229,7 +230,7 @@ class _Walk:
         self._scripts.written(simple, read := _stdin(simple, feeder), folders)
         if not simple.words or simple.words[0] in self._functions:
             return _After(folders, folders)
-        if (moved := _moved(simple.words, folders, self._ground)) is not None:
+        if (moved := self._moved(simple.words, folders)) is not None:
             return _After(moved, _both(folders, moved))
         if (
             read is None
@@ -268,7 +269,7 @@ class _Walk:
             self._scripts.copied(words, folders)
         programs.judge(self, tuple(words), folders, stdin)
         for folder in folders:
-            self._links |= links_made(self._ground, words, folder)
+            self._links |= links_made(self._ground, words, folder, self._links)
 
     # What the programs of the line are found to do
 
@@ -316,19 +317,52 @@ class _Walk:
         if not self._goes_on_reading(1 + len(self._links) // 8):
             return
         for folder in folders:
-            found = place(self._ground, word, folder, deletes=deletes)
+            found = place(self._ground, self._followed(word, folder), folder, deletes=deletes)
             if found is None:
                 continue
             if somewhere or (makes and found.names is not None):
                 found = msgspec.structs.replace(found, exact=False, makes=makes)
-            for one in (found, *through(self._ground, found, self._links)):
+            for one in (found, *through(self._ground, found, self._links, into=word.endswith("/"))):
                 self._touched[one] = None
                 does = "deletes" if deletes else "writes"
                 self.say(one.reach, words, rule, f"{does} {one.path}, {_WHERE[one.reach]}")
 
+    def _moved(self, words: Sequence[str], folders: Folders) -> Folders | None:
+        """Where `cd` and its kin lead; None for anything else."""
+        if words[0] == "popd":
+            return (None,)
+        if words[0] not in ("cd", "pushd"):
+            return None
+        targets = [word for word in words[1:] if word == "-" or not word.startswith("-")]
+        if not targets:
+            return (self._ground.home,) if words[0] == "cd" else (None,)
+        return self.moved(targets[0], folders)
+
+    def _followed(self, word: str, folder: str | None) -> str:
+        """The path that a word means where it goes up again from behind a link that the line made."""
+        if not self._links or folder is None or ".." not in word.split("/") or not is_known(word):
+            return word
+        return word if word.startswith("~") else physical(posixpath.join(folder, word), self._links)
+
     def moved(self, word: str, folders: Folders) -> Folders:
-        """The folders that a word leads to."""
-        return _into(word, folders, self._ground)
+        """The folders that a word leads to: by its words, and as the kernel reads it."""
+        followed = [_into(self._followed(word, folder), (folder,), self._ground) for folder in folders]
+        return _every((*_into(word, folders, self._ground), *(one for some in followed for one in some)))
+
+    def repository(self, folders: Folders, words: Sequence[str], rule: str) -> None:
+        """It writes to the repository that a folder outside the workspace belongs to."""
+        exists, read, real = self._ground.exists, self._ground.read, self._ground.real
+        for folder in (real(folder) if real else folder for folder in folders if folder is not None):
+            if below(folder, self._ground.root):
+                continue
+            top = folder
+            while top and not (exists and exists(f"{top}/.git")):
+                top = top.rpartition("/")[0]
+            self.touch(top or folder, (folder,), words, rule, somewhere=True)
+            if top and read and read(f"{top}/.git") is not None:
+                self.say(
+                    Reach.UNKNOWN, words, rule, f"writes to the repository of {top}, which lies elsewhere"
+                )
 
     def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None:
         """A command that another one runs."""
@@ -476,25 +510,17 @@ def _every(folders: Iterable[str | None]) -> Folders:
     return every if len(every) <= FOLDERS_MAX else (None,)
 
 
-def _moved(words: Sequence[str], folders: Folders, ground: Ground) -> Folders | None:
-    """Where `cd` and its kin lead; None for anything else."""
-    if words[0] == "popd":
-        return (None,)
-    if words[0] not in ("cd", "pushd"):
-        return None
-    targets = [word for word in words[1:] if word == "-" or not word.startswith("-")]
-    if not targets:
-        return (ground.home,) if words[0] == "cd" else (None,)
-    return _into(targets[0], folders, ground)
-
-
 def _into(word: str, folders: Folders, ground: Ground) -> Folders:
     if word == "-" or WILD in word:
         return (None,)
-    found = [place(ground, word, folder) for folder in folders]
-    return tuple(
-        dict.fromkeys(at.path if at is not None and at.reach is not Reach.UNKNOWN else None for at in found)
-    )
+    goes_up = ".." in word.split("/")
+    found = list[str | None]()
+    for at in (place(ground, word, folder) for folder in folders):
+        is_clear = at is not None and at.reach is not Reach.UNKNOWN
+        found.append(at.path if at is not None and is_clear else None)
+        if at is not None and is_clear and goes_up and at.really:
+            found.append(at.really)  # `cd -P`, and what changes the folder without a shell
+    return tuple(dict.fromkeys(found))
 
 
 def _moves(part: Part) -> bool:

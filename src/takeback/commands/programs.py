@@ -67,6 +67,7 @@ class _Command:
         self._writes = False
         self._local = False
         self._beyond = False
+        self._repositories: list[tuple[str, Folders]] = []
 
     def judge(self, known: Known) -> None:
         """Go down to the subcommand, then apply its rule. What stood on the way counts too."""
@@ -120,6 +121,8 @@ class _Command:
         self._operands(known, rule, roles, given)
         if rule.writes and not self._writes:
             self._touch(known, rule.writes, somewhere=True)
+        if rule.writes and known.name.startswith("git "):
+            self._repository(known)
         rest_role = next((role for role in roles if role in REST), "argv" if given.rest else "")
         if rest_role:
             self._inner(known, rule, rest_role, given)
@@ -153,6 +156,13 @@ class _Command:
             makes=makes,
         )
 
+    def _repository(self, known: Known) -> None:
+        """What git writes to its repository: around the folder, or where an option says."""
+        if not self._repositories:
+            self._sink.repository(self._folders, self._words, known.name)
+        for word, folders in self._repositories:
+            self._sink.touch(word, folders, self._words, known.name, somewhere=True)
+
     # Options
 
     def _options(self, known: Known, rule: Rule, given: Given) -> None:
@@ -176,6 +186,8 @@ class _Command:
                 self._touch(known, ".", somewhere=True)
             case "chdir":
                 self._folders = self._sink.moved(value, self._folders)
+            case "repository":
+                self._repositories.append((value, self._folders))
             case "sql":
                 self._sql(known, value)
             case "background":

@@ -66,6 +66,9 @@ class Sink(Protocol):
     def moved(self, word: str, folders: Folders) -> Folders:
         """The folders that a word leads to."""
 
+    def repository(self, folders: Folders, words: Sequence[str], rule: str) -> None:
+        """It writes to the repository of git that these folders belong to."""
+
     def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None:
         """It runs another command."""
 

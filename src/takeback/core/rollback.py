@@ -295,3 +295,17 @@ def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tu
         return ()
     every = [action for id in of if (action := history.actions.get(id))]
     return tuple(action.id for action in every if action.is_unknown and not history.is_undone(action.id))
+
+
+def unknown_passed(history: History, of: Collection[str]) -> tuple[str, ...]:
+    """Unknown actions that an undo of the last change passes over, since nothing of them was found by looking.
+
+    They came after what it takes back, and after the last rollback: the report of that one named those before it.
+    """
+    found: list[str] = []
+    for action in reversed(history.actions.values()):
+        if action.id in of or action.is_rollback:
+            break
+        if action.is_unknown:
+            found.append(action.id)
+    return tuple(reversed(found))

@@ -81,7 +81,9 @@ def command(
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
-        called = recordable(redact(name or shlex.join([os.path.basename(words[0]), *words[1:]])))[:NAME_MAX]
+        # Each word by itself first: quotes that join them would split what is quoted inside of one.
+        shown = [os.path.basename(words[0]), *map(redact, words[1:])]
+        called = recordable(redact(name or shlex.join(shown)))[:NAME_MAX]
         actor, parent = recordable(os.path.basename(words[0])), workspace.parent_action()
         judged = workspace.foresight.judge(words)
         survey = workspace.foresight.survey(reached(judged), roots)

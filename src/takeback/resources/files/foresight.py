@@ -76,7 +76,7 @@ def _content(goal: Entry | None, present: Version, missing: AbstractSet[bytes]) 
         return None
     if (now := entry_of(present)) is not None and now.content == goal.content:
         return None
-    return Do.CONFLICT, "its content is no longer kept (pruned by the limits in takeback.toml)"
+    return Do.CONFLICT, "its content is no longer kept: pruned by the limits in takeback.toml, or lost"
 
 
 def merge_files(contents: Contents, mine: Version, base: Version, goal: Version) -> Version | str:

@@ -247,7 +247,7 @@ class Sqlite:
             elif swap.present != swap.goal and self._is_locked(swap.target, until):
                 found[swap.target] = (Do.CONFLICT, reading.LOCKED)
             elif goal and swap.goal != swap.present and not self._is_kept(bytes.fromhex(goal.content)):
-                why = "its content is no longer kept (pruned by the limits in takeback.toml)"
+                why = "its content is no longer kept: pruned by the limits in takeback.toml, or lost"
                 found[swap.target] = (Do.CONFLICT, why)
         return self._still_needed(swaps, found) | found
 
