@@ -131,9 +131,7 @@ def _recorded(root: Path, history: History, mark: Mark, contents: Kept) -> bytes
     return _text(root, history, mark, _entry(mark, CONFIG, contents), contents)
 
 
-def _text(
-    root: Path, history: History, mark: Mark, entry: Entry | None, contents: Kept
-) -> bytes | None:
+def _text(root: Path, history: History, mark: Mark, entry: Entry | None, contents: Kept) -> bytes | None:
     """What the settings read as. Of a link, what it leads to: as recorded, or outside the workspace as it is now."""
     if entry is not None and entry.kind == LINK:
         link = os.fsdecode(entry.content)

@@ -118,6 +118,10 @@ def test_commands_are_lines_or_lists() -> None:
 def test_of_a_table_the_names_are_paths_and_what_they_name_are_commands() -> None:
     files = {"files": {"src/a.py": "/dev/sda", "mode": "x"}}
     assert list(paths_in(files)) == ["src/a.py"] and list(commands_in(files)) == []
-    assert list(commands_in({"commands": {"a": "ls", "b": "git push"}})) == [["ls", "git push"], "ls", "git push"]
+    assert list(commands_in({"commands": {"a": "ls", "b": "git push"}})) == [
+        ["ls", "git push"],
+        "ls",
+        "git push",
+    ]
     assert list(commands_in({"cmd": {"program": "git", "args": ["push"]}}))[0] == ["git", "push"]
     assert list(commands_in({"arguments": {"text": "git push"}})) == []

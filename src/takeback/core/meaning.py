@@ -60,7 +60,9 @@ def each_named(
     """Every argument of such a name, however deep, with the texts in it."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            if (key in more or is_called(str(key), names)) and (found := list(_texts_under(str(key), item, names))):
+            if (key in more or is_called(str(key), names)) and (
+                found := list(_texts_under(str(key), item, names))
+            ):
                 yield str(key), found
             if isinstance(item, Mapping | list | tuple):
                 yield from each_named(item, names, more)

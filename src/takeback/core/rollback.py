@@ -289,8 +289,8 @@ def judge(items: Iterable[Item], unknown: Collection[str] = ()) -> Verdict:
 def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tuple[str, ...]:
     """The actions of which an undo cannot say that it takes back all that they did.
 
-    Those count too with whom they share a change: it is taken back with theirs. A redo and a restore speak of recorded
-    items alone. What was taken back earlier was said then.
+    Those count too with whom they share a change: it is taken back with theirs. A redo and a restore speak of
+    recorded items alone. What was taken back earlier was said then.
     """
     if kind is not RollbackKind.UNDO:
         return ()

@@ -160,7 +160,7 @@ class Foresight:
 def with_what_is_there(judged: Judgement) -> Judgement:
     """The same where something is written that is more than a file with one name.
 
-    A file of the workspace with other names may lie where nobody looks; and whoever reads a pipe does what it is told.
+    A file of the workspace with other names may lie where nobody looks; whoever reads a pipe does what it is told.
     """
     from takeback.commands.judgement import Reach, Reason, worst
 
