@@ -281,3 +281,19 @@ def test_a_pipe_in_the_place_of_the_settings_keeps_nobody_waiting(world: Workspa
     os.mkfifo(world.root / "takeback.toml")
     done = world.run("status")
     assert done.code == 2 and "is not a file" in done.stderr
+
+
+def test_an_agent_is_held_from_the_settings_of_another_folder(world: Workspace, client: Agent) -> None:
+    """There its edit would be one of nobody's session, and hold."""
+    other = world.root.parent / "other"
+    other.mkdir()
+    (other / "takeback.toml").write_text(TIGHT)
+    (world.root / "link").symlink_to(other)
+    done = world.run("run", "--autopilot", "--", "sh", "-c", f"echo > {other}/takeback.toml")
+    assert done.code == 125 and "settings of another folder" in done.stderr
+    client.prompt("go", "p1")
+    for number, line in enumerate(("rm ../other/takeback.toml", "cp a link/takeback.toml")):
+        assert asks(client.shell(line, f"c{number}")), line
+    assert asks(client.pre("Write", {"file_path": str(other / "takeback.toml"), "content": ""}, "c8"))
+    assert not asks(client.shell("cat ../other/takeback.toml; echo x > ../other/a", "c9"))
+    assert (other / "takeback.toml").read_text() == TIGHT

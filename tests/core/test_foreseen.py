@@ -123,5 +123,5 @@ def test_of_a_table_the_names_are_paths_and_what_they_name_are_commands() -> Non
         "ls",
         "git push",
     ]
-    assert list(commands_in({"cmd": {"program": "git", "args": ["push"]}}))[0] == ["git", "push"]
+    assert next(iter(commands_in({"cmd": {"program": "git", "args": ["push"]}}))) == ["git", "push"]
     assert list(commands_in({"arguments": {"text": "git push"}})) == []
