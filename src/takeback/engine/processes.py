@@ -207,10 +207,11 @@ class Table:
         """
         if not brands:
             return set()
-        given = new_brand()
         oldest_ns = BRANDS_BEGIN - max(brands) - TICK_NS
         young = [pid for pid, (_, began) in self._seen.items() if int(began) * TICK_NS >= oldest_ns]
-        return {pid for pid in young if (brand := _brand_of(pid)) in brands or 0 <= brand < given}
+        found = {pid: _brand_of(pid) for pid in young}
+        lowest = new_brand()  # asked for last: all that were given are higher
+        return {pid for pid, brand in found.items() if brand in brands or 0 <= brand < lowest}
 
     def alive(self, recorded: Iterable[Process]) -> set[int]:
         """Those of these that still live."""
