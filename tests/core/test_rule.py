@@ -297,6 +297,16 @@ def test_unknown_actions_that_an_undo_passes_over_are_named_until_the_next_rollb
     assert unknown_passed(story.history, ()) == (after,)
 
 
+def test_an_undo_names_an_unknown_action_that_may_have_made_what_it_takes_back() -> None:
+    story = Story()
+    known = story.act({"f": "1"})
+    unknown = story.act({"g": "1"}, effect=Effect.UNKNOWN, shared_with=(known,))
+    assert unknown_among(story.history, UNDO, [known]) == (unknown,)
+    both = story.plan(select.of_ids(story.history, [known, unknown]))
+    story.carry_out(both, UNDO)
+    assert unknown_among(story.history, UNDO, [known]) == ()
+
+
 # Any interleaving of two agents and a human
 
 names = st.sampled_from(["f", "g", "h"])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from takeback.commands import programs, shell, sources
+from takeback.commands import programs, repository, shell, sources
 from takeback.commands.constants import ALL, Constants, Way, resolved, several
 from takeback.commands.evaluation import Evaluated, Evaluation
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
@@ -59,6 +59,13 @@ def classify(
     return walk.judgement()
 
 
+def _steers_git(ground: Ground, touched: Touched) -> bool:
+    """Whether what is written there says what git runs."""
+    folder = f"{ground.root}/.git"
+    places = (touched.path, touched.really or touched.path)
+    return any(at == f"{folder}/config" or at.startswith(f"{folder}/hooks/") for at in places)
+
+
 class _After(msgspec.Struct, frozen=True):
     """Where the line stands after a part of it: if that went well, and in any case."""
 
@@ -83,6 +90,8 @@ class _Walk:
         self._constants = Constants()
         self._scripts = Scripts(ground)
         self._place = Place()
+        self._in_repository = False
+        """Whether this is what a repository has git run: it is not looked up again for each git in it."""
 
     def judgement(self) -> Judgement:
         reasons = tuple(self._reasons)
@@ -322,6 +331,8 @@ class _Walk:
                 continue
             if somewhere or (makes and found.names is not None):
                 found = msgspec.structs.replace(found, exact=False, makes=makes)
+            if not deletes and not rule.startswith("git") and _steers_git(self._ground, found):
+                self.say(Reach.UNKNOWN, words, rule, "it may make other commands of git's")
             for one in (found, *through(self._ground, found, self._links, into=word.endswith("/"))):
                 self._touched[one] = None
                 does = "deletes" if deletes else "writes"
@@ -424,15 +435,32 @@ class _Walk:
         """The text of a file of the workspace: as it is, or as the line writes it before it runs it."""
         return next(filter(None, (self._scripts.text_of(word, folder) for folder in folders)), None)
 
-    def hooks(self, names: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
-        """Hooks of git that a command runs. They are yours, unless one does what cannot be taken back."""
-        for name in names:
-            there = _Walk(self._ground, nested=self._nested + 1)
-            there._scripts = self._scripts.apart()
-            there.script(f"{self._ground.root}/.git/hooks/{name}", folders, words)
-            for reason in there._reasons:
-                if reason.reach is Reach.IRREVERSIBLE or reason.limit:
-                    self._reasons[reason] = None
+    def git(self, hooks: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
+        """What the repository of the workspace has a command of git run: its hooks, and programs in its settings."""
+        if self._in_repository:
+            return
+        there = _Walk(self._ground, nested=self._nested + 1)
+        there._scripts, there._in_repository = self._scripts.apart(), True
+        found = repository.settings(there._text_at, self._ground.root, words)
+        for name in (*hooks, repository.OF_EVERY_INDEX):
+            there.script(f"{found.hooks}/{name}", folders, words)
+        for one in found.runs:
+            known = list(there._reasons)
+            there.part_of(self._scripts.name(one.file), one.line, one.command, folders, words)
+            if one.is_yours:
+                there._reasons = {
+                    r: None for r in there._reasons if r in known or r.reach is Reach.IRREVERSIBLE
+                }
+            else:
+                why = f"{one.name} in {self._scripts.name(one.file)} has git run something"
+                there.say(Reach.UNKNOWN, words, "(git)", why)
+        for reason in there._reasons:
+            if reason.reach in (Reach.IRREVERSIBLE, Reach.UNKNOWN):
+                self._reasons[reason] = None
+
+    def _text_at(self, path: str) -> str | None:
+        found = self._scripts.text_of(path, None)
+        return found and found[1]
 
     def part_of(self, name: str, line: int, text: str, folders: Folders, words: Sequence[str]) -> None:
         outer, self._place = self._place, Place(name, line, -1)

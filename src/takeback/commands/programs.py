@@ -37,6 +37,10 @@ def judge(sink: Sink, words: Sequence[str], folders: Folders, stdin: str | None)
     _Command(sink, words, folders, stdin).judge(known)
 
 
+NOT_IN_A_REPOSITORY = {"git config", "git init", "git clone", "git help", "git version", "git rev-parse"}
+"""What runs nothing that the settings of a repository say."""
+
+
 def runs_input(word: str) -> bool:
     """Whether a program of this name runs what it reads."""
     known = _program(word)[0] if is_known(word) else None
@@ -105,6 +109,8 @@ class _Command:
         instead = _only_shows(given)
         if rule.alone and not (given.rest if set(roles) & REST else rest):
             instead = Reach(rule.alone)
+        if known.name.partition(" ")[0] == "git" and known.name not in NOT_IN_A_REPOSITORY:
+            self._sink.git(rule.hooks.split() if instead is None else (), self._folders, self._words)
         if instead is not None:
             self._say(instead, known, "what it would run is not known")
             return
@@ -112,7 +118,6 @@ class _Command:
         if rule.verbs:
             self._verbs(known, rule, given)
         self._program_of(rule, given)
-        self._sink.hooks(rule.hooks.split(), self._folders, self._words)
         if rule.reader:
             told = readers.Told(
                 self._sink, self._words, given, self._folders, known.name, options, self._stdin

@@ -289,11 +289,14 @@ def judge(items: Iterable[Item], unknown: Collection[str] = ()) -> Verdict:
 def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tuple[str, ...]:
     """The actions of which an undo cannot say that it takes back all that they did.
 
-    A redo and a restore speak of recorded items alone. What was taken back earlier was said then.
+    Those count too with whom they share a change: it is taken back with theirs. A redo and a restore speak of
+    recorded items alone. What was taken back earlier was said then.
     """
     if kind is not RollbackKind.UNDO:
         return ()
-    every = [action for id in of if (action := history.actions.get(id))]
+    chosen = [id for id in of if id in history.actions]
+    shared = [maker for id in chosen for entry in history.live(id) for maker in _makers(entry)]
+    every = [history.actions[id] for id in dict.fromkeys((*chosen, *shared))]
     return tuple(action.id for action in every if action.is_unknown and not history.is_undone(action.id))
 
 
