@@ -98,6 +98,8 @@ def what(history: History, action: Action) -> str:
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     ending = "not allowed" if action.why.endswith(NOT_ALLOWED) else _ENDINGS.get(action.life, "")
     notes = [ending, "in doubt" if in_doubt(history, action) else ""]
+    if history.never_happened(action.id):
+        notes.append("did not happen")
     if action.is_unknown:
         notes.append("effect unknown")
     if action.life is Life.DONE and any(i.did not in SETTLING or not i.verified for i in action.items):
