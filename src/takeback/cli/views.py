@@ -82,7 +82,8 @@ def is_folder(change: Change) -> bool:
 def who(action: Action) -> str:
     if action.kind == "outside":
         return "(outside)"
-    return action.actor or ("you" if action.is_rollback else "agent")
+    asked = action.is_rollback or (action.is_own and not getattr(action.began, "parent", ""))
+    return action.actor or ("you" if asked else "agent")
 
 
 def who_short(action: Action) -> str:
