@@ -7,7 +7,6 @@ from takeback.agents.event import Answer, Decision, Do, Event, Kind
 from takeback.errors import TakebackError
 from takeback.workspace import Workspace
 
-
 _told: set[tuple[str, str]] = set()
 """What is missing of Takeback, and the sessions that know it."""
 

@@ -66,7 +66,9 @@ class Desk:
                 said = self._handle(
                     request.agent, request.data, request.environment, opening=opening, pid=request.pid
                 )
-            except ImportError as error:  # that file of Takeback is missing, so another process has it neither
+            except (
+                ImportError
+            ) as error:  # that file of Takeback is missing, so another process has it neither
                 self._log.info("%s: %s", request.agent, error)
                 return wire.Answer(door.gone(request.data))
         return wire.Answer(said.code, said.stdout, said.stderr)

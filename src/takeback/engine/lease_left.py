@@ -32,7 +32,9 @@ class Left(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         more = f" and {len(self.targets) - SHOWN} more" if len(self.targets) > SHOWN else ""
         stands = (
-            f"and left {', '.join(self.targets[:SHOWN])}{more}" if self.targets else "and changed nothing there"
+            f"and left {', '.join(self.targets[:SHOWN])}{more}"
+            if self.targets
+            else "and changed nothing there"
         )
         if self.perhaps:
             stands += f", perhaps also {', '.join(self.perhaps[:SHOWN])}"
