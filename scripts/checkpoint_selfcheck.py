@@ -172,6 +172,10 @@ class BackendError(TakebackError):
         self.retryable = retryable
 
 
+class NoRoom(BackendError):
+    """The disk is full."""
+
+
 class DeliveryFailed(BackendError):
     """What was deferred did not get through. A handler may raise it to say more than that it failed."""
 
