@@ -82,6 +82,7 @@ class Rollbacks:
             elif wanted_ids:
                 chosen = select.of_ids(history, wanted_ids, wanted, agent)
             elif agent:
+                unsettled = tuple(a for a in history.unsettled() if select.is_by(history.actions[a], agent))
                 chosen = select.of_agent(history, agent, wanted)
             else:
                 unsettled = tuple(history.unsettled())

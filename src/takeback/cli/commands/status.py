@@ -144,7 +144,7 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
             {"target": str(item.target), "did": item.did.value, "why": item.why}
             for item in (_remaining(history) or (None, []))[1]
         ],
-        "in_doubt": [action.id for action in _unknown_effects(history)],
+        "in_doubt": [action.id for action in _unknown(history)],
         "background": [action.id for action in history.open_actions(Life.BACKGROUND)],
         "open_actions": [action.id for action in history.open_actions()],
         "runs": [
@@ -230,12 +230,19 @@ def _unknown_effects(history: History) -> list[Action]:
 
 
 def _remaining(history: History) -> tuple[Action, list[Item]] | None:
-    """What the last rollback could not do."""
+    """What the last rollback could not do, and nobody has answered since."""
     last = next((a for a in reversed(history.actions.values()) if a.is_rollback), None)
     if last is None:
         return None
-    items = [item for item in last.items if item.did not in SETTLING or not item.verified]
+    open_ = [item for item in last.items if item.did not in SETTLING or not item.verified]
+    items = [item for item in open_ if not _is_answered(history, last, item)]
     return (last, items) if items else None
+
+
+def _is_answered(history: History, rollback: Action, item: Item) -> bool:
+    """Whether it was settled after this rollback if a call happened, of which the rollback could not know that."""
+    later = [entry for entry in history.timeline(item.target) if entry.seq > rollback.seq]
+    return item.did is Did.UNVERIFIABLE and bool(later)
 
 
 def _way_on(history: History, rollback: Action, items: list[Item]) -> str:
