@@ -37,6 +37,10 @@ class Found:
         """Where a database is."""
         return os.path.join(self._root, path)
 
+    def visible(self, path: bytes) -> bytes:
+        """The folder in which a database is kept that must leave its place and cannot be thrown away."""
+        return os.path.dirname(path) if os.path.isabs(path) else self._root
+
     # For whoever looks after files
 
     def claims(self, path: bytes, folder_fd: int, found: os.stat_result) -> bool:

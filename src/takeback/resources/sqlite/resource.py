@@ -317,7 +317,7 @@ class Sqlite:
         faults.reach(SWAPPED)
         now = self._read(path)
         if now == swap.goal:
-            return Swapped(swap.target, Did.RESTORED if swap.goal else Did.REMOVED, now, True)
+            return Swapped(swap.target, Did.RESTORED if swap.goal else Did.REMOVED, now, True, why)
         return Swapped(swap.target, Did.FAILED, now, False, why or "it is not what it was")
 
     def _among_others(self, path: bytes, swap: Swap) -> Swapped:
@@ -347,8 +347,9 @@ class Sqlite:
                 return apart.replace(place, digest_in(present), *goal_is)
             if kept is None:
                 # What comes next finds an empty file. If that is all it wants, nobody who has it open is cut off.
-                take_away = apart.empty if shares_place else apart.remove
-                return take_away(place, digest_in(present), scratch)
+                if shares_place:
+                    return apart.empty(place, digest_in(present), scratch)
+                return apart.remove(place, digest_in(present), scratch, self.found.visible(path))
             self._images.fetch(kept, image, wal=kept.wal, header=not present)
             if not present and shares_place and is_empty(place):
                 return apart.fill(place, image)
