@@ -273,3 +273,23 @@ def test_of_two_versions_written_around_both_exchanges_each_is_kept(
     assert world.read("f") == "HUMAN v1\n"
     assert world.read("takeback-rescued-1-f") == "HUMAN v2\n"
     assert "takeback-rescued-1-f" in next(i.why for i in caught.value.report.items if str(i.target) == "f")
+
+
+def test_a_version_in_the_place_of_a_folder_goes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.root / "data").mkdir()
+    world.write("data/file", "one\n")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        shutil.rmtree(world.root / "data")
+        world.write("data", "agent\n")
+
+    def write(call: int) -> None:
+        if call == 1:
+            world.write("data", "the human's\n")
+
+    monkeypatch.setattr(linux, "renameat2", before(linux.renameat2, write))
+    with pytest.raises(takeback.RollbackIncomplete):
+        tb.undo()
+    assert world.read("data") == "the human's\n"
+    assert os.listdir(world.root) == ["data"]
