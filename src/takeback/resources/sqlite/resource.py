@@ -8,14 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.codec import path_of, text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
-from takeback.resources.sqlite import apart, damaged, index, listing, reading, writing
-from takeback.resources.sqlite.folder import folder_of, is_empty, look
+from takeback.resources.sqlite import apart, attributes, damaged, index, listing, reading, writing
+from takeback.resources.sqlite.folder import folder_of, is_empty, is_lone, look
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.image import (
     SUFFIXES,
@@ -36,6 +38,7 @@ SWAPPED = faults.crash_point("sqlite-swapped")
 
 LOOKED = "every database that was touched read through SQLite"
 DIGEST_BYTES = 32
+LONE = "it was one file with another database (a hard link), and is a file of its own now"
 
 
 class Sqlite:
@@ -148,7 +151,8 @@ class Sqlite:
             else:
                 self._stated.pop(path, None)
             content = self._content(taken.image, row, to)
-        return version_of(taken.image, content, stat)
+        names = self.found.other_names(path, stat)
+        return version_of(taken.image, content, stat, attributes.read(place), names)
 
     def _content(self, image: Image, row: Row | None, to: bytes) -> bytes:
         kept = kept_of(row.version) if row else None
@@ -280,6 +284,7 @@ class Sqlite:
             self._removed_by, self._removed = rollback, {}
         self._removed |= {swap.present: swap for swap in swaps if not swap.goal}
         done = [self._swapped(swap) for swap in swaps]
+        done = [self._told_alone(swap, result) for swap, result in zip(swaps, done, strict=True)]
         return done + [
             back for swap, result in zip(swaps, done, strict=True) for back in self._back(swap, result)
         ]
@@ -353,12 +358,27 @@ class Sqlite:
             self._images.fetch(kept, image, wal=kept.wal, header=not present)
             if not present and shares_place and is_empty(place):
                 return apart.fill(place, image)
+            if not present and (other := self._other_name(goal)):
+                return writing.link(self.found.place(other), place)
             if not present:
                 stamp = int(goal.stamp)
                 return writing.make(place, image, mode=kept.mode, uid=kept.uid, gid=kept.gid, mtime_ns=stamp)
             if (digest_in(present), _is_wal(present)) == (digest_in(goal), kept.wal):
                 return ""
             return apart.put(place, image, digest_in(present), scratch, wal=kept.wal)
+
+    def _other_name(self, goal: Version) -> bytes:
+        """A database that was the same file then, and is what this one is to be."""
+        kept = kept_of(goal)
+        names = map(path_of, kept.names if kept else ())
+        return next((name for name in names if self._known(name) == goal), b"")
+
+    def _told_alone(self, swap: Swap, done: Swapped) -> Swapped:
+        """A swap's outcome, which is not all that it should be where a database had other names and has none."""
+        kept, place = kept_of(swap.goal), self.found.place(path_of(swap.target.name))
+        if done.now != swap.goal or not kept or not kept.names or not is_lone(place):
+            return done
+        return msgspec.structs.replace(done, verified=False, why=done.why or LONE)
 
     def _stamp(self, path: bytes, goal: Version) -> None:
         """The mode and the time, which belong to the file and not to the database."""
@@ -370,6 +390,7 @@ class Sqlite:
                 # Not opened as a file: closing that would drop locks that this process may have on it.
                 fd = os.open(os.path.basename(place), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             try:
+                attributes.write(f"/proc/self/fd/{fd}", kept.attributes)
                 os.chmod(f"/proc/self/fd/{fd}", kept.mode)
                 os.utime(f"/proc/self/fd/{fd}", ns=(int(goal.stamp), int(goal.stamp)))
             finally:

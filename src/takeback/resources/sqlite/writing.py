@@ -294,6 +294,22 @@ def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: 
     return ""
 
 
+def link(path: bytes, to: bytes) -> str:
+    """Give a database another name, where there is nothing; else say why not."""
+    try:
+        with folder_of(path) as folder, folder_of(to) as other:
+            names = os.path.basename(path), os.path.basename(to)
+            if said := _in_the_way(names[1], other):
+                return said
+            os.link(*names, src_dir_fd=folder, dst_dir_fd=other, follow_symlinks=False)
+            faults.fsync(other)
+    except FileExistsError:
+        return TAKEN
+    except OSError as error:
+        return f"it could not be written: {error.strerror or error}"
+    return ""
+
+
 def _in_the_way(name: bytes, folder: int) -> str:
     """What lies beside the place of a database, and would be read into it."""
     for suffix in SUFFIXES:
