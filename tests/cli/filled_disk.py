@@ -61,7 +61,11 @@ def filled_by_a_human(world: Inside) -> None:
                 assert "it would be lost" in done.stdout, (script, words, done)
                 assert world.changes_since(full) == [], (script, words, done)
         world.undo("--on-conflict", "keep")
-        changed = [line for line in world.changes_since(before) if not line.startswith(("'theirs'", "'notes.md'", "'.'"))]
+        changed = [
+            line
+            for line in world.changes_since(before)
+            if not line.startswith(("'theirs'", "'notes.md'", "'.'"))
+        ]
         assert changed == [], (script, changed)
         for name in ("theirs", "notes.md"):
             (world.root / name).unlink()
