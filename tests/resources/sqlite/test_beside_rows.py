@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.errors import RollbackIncomplete
+from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace import Workspace
 from tests.world.picture import differences
 from tests.world.picture import picture as witness
@@ -80,3 +80,63 @@ def test_a_hard_link_that_was_split_is_said(tb: Workspace, root: Path) -> None:
         tb.undo()
     (item,) = [i for i in told.value.report.items if i.target.name == "a.db"]
     assert "hard link" in item.why and not item.verified
+
+
+@pytest.mark.parametrize("text", ["", "a human's text"])
+def test_a_hard_link_to_a_humans_database_in_the_place_of_a_file(
+    tb: Workspace, root: Path, text: str
+) -> None:
+    """The file that comes back is made anew: emptying the database would empty the human's, too."""
+    app, theirs = root / "app.db", root / "theirs.db"
+    app.write_text(text)
+    fill(theirs, "delete")
+    before = witness(bytes(root))
+    tb.save()
+    with tb.recording("agent"):
+        app.unlink()
+        app.hardlink_to(theirs)
+    assert tb.undo().verdict == "clean"
+    assert differences(before, witness(bytes(root))) == []
+
+
+def test_a_hard_link_to_a_humans_database_in_the_place_of_another(tb: Workspace, root: Path) -> None:
+    app, theirs = root / "app.db", root / "theirs.db"
+    fill(theirs, "delete")
+    sql(app, "CREATE TABLE t (a)")
+    tb.save()
+    with tb.recording("agent"):
+        app.unlink()
+        app.hardlink_to(theirs)
+    after = witness(bytes(root))
+    with pytest.raises(ConflictError) as told:
+        tb.undo()
+    assert "theirs.db" in str(told.value)
+    assert differences(after, witness(bytes(root))) == []
+
+
+def test_a_hard_link_that_an_agent_made_and_wrote_through(tb: Workspace, root: Path) -> None:
+    fill(root / "a.db", "delete")
+    before = witness(bytes(root))
+    tb.save()
+    with tb.recording("agent"):
+        (root / "b.db").hardlink_to(root / "a.db")
+        sql(root / "b.db", "DELETE FROM notes")
+    assert tb.undo().verdict == "clean"
+    assert differences(before, witness(bytes(root))) == []
+
+
+def test_hard_links_that_were_moved_and_removed(tb: Workspace, root: Path) -> None:
+    fill(root / "a.db", "wal")
+    (root / "b.db").hardlink_to(root / "a.db")
+    before = witness(bytes(root))
+    tb.save()
+    with tb.recording("agent"):
+        (root / "a.db").rename(root / "old.db")
+        (root / "a.db").write_text("text")
+        (root / "b.db").unlink()
+    after = witness(bytes(root))
+    for _ in range(2):
+        assert tb.undo().verdict == "clean"
+        assert differences(before, witness(bytes(root))) == []
+        assert tb.redo().verdict == "clean"
+        assert differences(after, witness(bytes(root))) == []

@@ -237,6 +237,7 @@ class Sqlite:
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         found: dict[Target, tuple[Do, str]] = {}
         until = time.monotonic() + reading.READ_WAIT_S
+        leaving = {swap.target.name for swap in swaps if not swap.goal}
         for swap in swaps:
             goal = kept_of(swap.goal)
             if swap.goal and goal is None:
@@ -248,6 +249,9 @@ class Sqlite:
                 found[swap.target] = (Do.CONFLICT, why)
             elif goal and not swap.present and self._is_taken(swap):
                 found[swap.target] = (Do.CONFLICT, writing.TAKEN)
+            elif joined := _joined(swap, leaving):
+                why = f"it is one file with {joined} now (a hard link), which would change with it"
+                found[swap.target] = (Do.CONFLICT, why)
             elif swap.present != swap.goal and self._is_locked(swap.target, until):
                 found[swap.target] = (Do.CONFLICT, reading.LOCKED)
             elif goal and swap.goal != swap.present and not self._is_kept(bytes.fromhex(goal.content)):
@@ -352,7 +356,8 @@ class Sqlite:
                 return apart.replace(place, digest_in(present), *goal_is)
             if kept is None:
                 # What comes next finds an empty file. If that is all it wants, nobody who has it open is cut off.
-                if shares_place:
+                # With another name it is another database as well, which nobody has asked to empty.
+                if shares_place and is_lone(place):
                     return apart.empty(place, digest_in(present), scratch)
                 return apart.remove(place, digest_in(present), scratch, self.found.visible(path))
             self._images.fetch(kept, image, wal=kept.wal, header=not present)
@@ -423,6 +428,14 @@ def _give_back(place: bytes, mtime_ns: int) -> None:
     except OSError:
         # Gone, or not ours to change: its time is then what it is, and is seen by the next look.
         return
+
+
+def _joined(swap: Swap, leaving: Collection[str]) -> str:
+    """A database that was not the same file before, is now, and stays: what is written to one is written to both."""
+    present, goal = kept_of(swap.present), kept_of(swap.goal)
+    if present is None or goal is None:
+        return ""
+    return next((name for name in present.names if name not in goal.names and name not in leaving), "")
 
 
 def _stays(where: Target) -> str:
