@@ -45,12 +45,12 @@ class Rescued(msgspec.Struct):
     def is_half_done(self, was: Entry | None, now: Entry | None, goal: Entry | None) -> bool:
         """Whether this is what the rollback was making: only mode, attributes or times are missing.
 
-        Or all of it: a folder goes first, and then comes what is to have its place.
+        Or all of it: where a folder makes way for a file, or a file for a folder, the one goes before the other comes.
         """
         if not self.interrupted or goal is None:
             return False
         if now is None:
-            return was is not None and was.kind == FOLDER
+            return was is not None and FOLDER in (was.kind, goal.kind)
         return now.kind == goal.kind and (now.kind == FOLDER or now.content == goal.content)
 
 
