@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from takeback.errors import ConflictError, RollbackIncomplete
+from takeback.resources.sqlite import writing
+from takeback.resources.sqlite.resource import SWAPPED
+from takeback.testing import crash
 from takeback.workspace import Workspace
 from tests.world.picture import differences
 from tests.world.picture import picture as witness
@@ -140,3 +144,28 @@ def test_hard_links_that_were_moved_and_removed(tb: Workspace, root: Path) -> No
         assert differences(before, witness(bytes(root))) == []
         assert tb.redo().verdict == "clean"
         assert differences(after, witness(bytes(root))) == []
+
+
+def _cut_short() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("deed", ["removed", "written"])
+@pytest.mark.parametrize("at", [writing.WRITTEN, writing.MAKING, SWAPPED])
+def test_an_undo_cut_short_before_the_attributes_is_finished(
+    tb: Workspace, root: Path, deed: str, at: str
+) -> None:
+    app = root / "app.db"
+    fill(app, "delete")
+    os.setxattr(app, "user.note", b"human")
+    before = witness(bytes(root))
+    tb.save()
+    with tb.recording("agent"):
+        DEEDS[deed](app)
+        if deed == "written":
+            os.removexattr(app, "user.note")
+            app.chmod(0o600)
+    with suppress(KeyboardInterrupt), crash.at(at, _cut_short):
+        tb.undo()
+    tb.undo()
+    assert differences(before, witness(bytes(root))) == []

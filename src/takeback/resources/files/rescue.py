@@ -45,7 +45,7 @@ class Rescued(msgspec.Struct):
     def is_half_done(self, was: Entry | None, now: Entry | None, goal: Entry | None) -> bool:
         """Whether this is what the rollback was making: only mode, attributes or times are missing.
 
-        Or all of it: where a folder makes way for a file, or a file for a folder, the one goes before the other comes.
+        Or all of it: where a folder makes way for a file, or a file for a folder, one goes before the other comes.
         """
         if not self.interrupted or goal is None:
             return False

@@ -287,7 +287,7 @@ class Sqlite:
         if self._removed_by != rollback:
             self._removed_by, self._removed = rollback, {}
         self._removed |= {swap.present: swap for swap in swaps if not swap.goal}
-        done = [self._swapped(swap) for swap in swaps]
+        done = [self._swapped(swap, fresh=fresh) for swap in swaps]
         done = [self._told_alone(swap, result) for swap, result in zip(swaps, done, strict=True)]
         return done + [
             back for swap, result in zip(swaps, done, strict=True) for back in self._back(swap, result)
@@ -309,13 +309,13 @@ class Sqlite:
         did = Did.KEPT if is_back else Did.FAILED
         yield Swapped(moved.target, did, now, is_back, why or _stays(swap.target))
 
-    def _swapped(self, swap: Swap) -> Swapped:
+    def _swapped(self, swap: Swap, *, fresh: bool) -> Swapped:
         path = path_of(swap.target.name)
         present, why = self._read(path), ""
         if present and kept_of(present) is None:
             return Swapped(swap.target, Did.CONFLICT, present, False, self._stated.get(path, writing.MOVED))
         with _untouched(self.found.place(path)):
-            if present not in (swap.goal, swap.present):
+            if present not in (swap.goal, swap.present) and (fresh or not _has_rows_of(present, swap.goal)):
                 why = writing.MOVED
             elif present != swap.goal:
                 why = self._write(path, present, swap.goal, shares_place=swap.shares_place)
@@ -366,8 +366,7 @@ class Sqlite:
             if not present and (other := self._other_name(goal)):
                 return writing.link(self.found.place(other), place)
             if not present:
-                stamp = int(goal.stamp)
-                return writing.make(place, image, mode=kept.mode, uid=kept.uid, gid=kept.gid, mtime_ns=stamp)
+                return writing.make(place, image, kept, int(goal.stamp))
             if (digest_in(present), _is_wal(present)) == (digest_in(goal), kept.wal):
                 return ""
             return apart.put(place, image, digest_in(present), scratch, wal=kept.wal)
@@ -428,6 +427,11 @@ def _give_back(place: bytes, mtime_ns: int) -> None:
     except OSError:
         # Gone, or not ours to change: its time is then what it is, and is seen by the next look.
         return
+
+
+def _has_rows_of(present: Version, goal: Version) -> bool:
+    """Whether only mode and attributes are missing: an attempt that was cut short gives them last."""
+    return bool(goal) and (digest_in(present), _is_wal(present)) == (digest_in(goal), _is_wal(goal))
 
 
 def _joined(swap: Swap, leaving: Collection[str]) -> str:

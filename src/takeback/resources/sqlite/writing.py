@@ -15,7 +15,7 @@ from takeback.core.codec import text_of
 from takeback.resources.sqlite import nameless, rows
 from takeback.resources.sqlite.folder import folder_of
 from takeback.resources.sqlite.here import descriptors
-from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES, is_wal
+from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES, Kept, is_wal
 from takeback.resources.sqlite.reading import connect, finish, pages
 from takeback.resources.sqlite.schema import Clash, objects, value
 
@@ -273,14 +273,14 @@ def _fill(path: bytes, image: bytes) -> str:
     return ""
 
 
-def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: int) -> str:
+def make(path: bytes, image: bytes, kept: Kept, mtime_ns: int) -> str:
     """Put a database where there is nothing; else say why not."""
     try:
         with folder_of(path) as folder:
             name = os.path.basename(path)
             if said := _in_the_way(name, folder):
                 return said
-            fd = nameless.made(folder, image, mode, uid, gid, mtime_ns)
+            fd = nameless.made(folder, image, kept.mode, kept.uid, kept.gid, mtime_ns, kept.attributes)
             try:
                 faults.reach(MAKING)
                 nameless.named(fd, name, folder)
