@@ -245,7 +245,8 @@ class Rollbacks:
         kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
         for name, resource in self.tracker.resources.items():
             planned = {i.target: i for i in plan.items if i.changes_something and i.target.resource == name}
-            swaps = [s for s in deeds.swaps_of(plan.swaps, plan.on_conflict) if s.target in planned]
+            every = deeds.swaps_of(plan.swaps, plan.on_conflict)
+            swaps = [deeds.as_whose(s, self.ledger.history) for s in every if s.target in planned]
             foreseen = resource.foresee(swaps, kept)
             otherwise = {
                 target: deeds.otherwise(planned[target], do, why, plan.on_conflict)
