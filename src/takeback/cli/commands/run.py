@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from takeback.cli.beginning import first_checkpoint
+from takeback.cli.choices import interval, intervals
 from takeback.cli.outcome import guarded_rows, summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.session import Session, TakebackCommand, plural
 from takeback.cli.views import made
 from takeback.commands.judgement import Judgement
 from takeback.core.codec import written as recordable
@@ -21,6 +22,7 @@ from takeback.core.events import Effect, Outcome
 from takeback.core.redact import redact
 from takeback.engine import lock_guard
 from takeback.engine.foreseeing import foreseen, reached, refuse_on_autopilot, written
+from takeback.engine.parts import Parts
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child, run_child
 from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, RunBusy, TakebackError
@@ -49,6 +51,13 @@ class RunCommand(TakebackCommand):
 @click.option("--name", default=None, metavar="N", help="How the log calls it; by default the command itself")
 @click.option("--undo-on-failure", is_flag=True, help="Take everything back if the command fails")
 @click.option(
+    "--every",
+    callback=interval,
+    shell_complete=intervals,
+    metavar="TIME",
+    help="Take a checkpoint each 5m, 30s or 1h while it runs, and let undo take back what came after the last one",
+)
+@click.option(
     "--also",
     multiple=True,
     metavar="DIR",
@@ -64,6 +73,7 @@ def command(
     session: Session,
     name: str | None,
     undo_on_failure: bool,
+    every: float | None,
     autopilot: bool,
     also: tuple[str, ...],
     allow_home: bool,
@@ -71,6 +81,7 @@ def command(
 ) -> None:
     """Run any command as one action that can be taken back
 
+    With --every it is cut into parts: undo takes back the newest, and the id of the run all of them.
     A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
     Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it, and 6
     where the command gave 0 and what it did could not be recorded.
@@ -102,7 +113,8 @@ def command(
             autopilot=autopilot,
             survey=_with(survey, roots),
         )
-        ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure))
+        parts = Parts(workspace.tracker, id, every) if every else None
+        ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure, parts=parts))
 
 
 def _with(survey: Survey, roots: Sequence[str]) -> Survey:
@@ -124,17 +136,25 @@ def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -
 
 
 def _supervise(
-    session: Session, workspace: Workspace, id: str, called: str, words: tuple[str, ...], *, undo: bool
+    session: Session,
+    workspace: Workspace,
+    id: str,
+    called: str,
+    words: tuple[str, ...],
+    *,
+    undo: bool,
+    parts: Parts | None,
 ) -> int:
     tracker = workspace.tracker
     child = run_child(
         words,
         token=tracker.token(id),
-        show_life=lambda: tracker.life.show(id),
+        show_life=parts.show_life if parts else lambda: tracker.life.show(id),
         more=workspace.environment_of(id),
+        tick=parts.tick if parts else lambda: None,
     )
     try:
-        _record(session, workspace, id, called, child, undo=undo)
+        _record(session, workspace, id, called, child, undo=undo, parts=parts)
     except (TakebackError, OSError) as error:
         # The command has run, so its own failure counts first. The next command settles what is not recorded now.
         click.echo(f"takeback: what {id} changed is not recorded yet: {error}", err=True)
@@ -143,12 +163,22 @@ def _supervise(
 
 
 def _record(
-    session: Session, workspace: Workspace, id: str, called: str, child: Child, *, undo: bool
+    session: Session,
+    workspace: Workspace,
+    id: str,
+    called: str,
+    child: Child,
+    *,
+    undo: bool,
+    parts: Parts | None,
 ) -> None:
     """Write down what the command did, say it, and take it back if that was asked for."""
     tracker = workspace.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
-    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=child.left)
+    if parts:
+        action = parts.end(outcome, exit_code=child.code, why=child.why, left=child.left)
+    else:
+        action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=child.left)
     tracker.life.end(id)
     report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
     if session.json:
@@ -158,6 +188,9 @@ def _record(
     else:
         for line in summary_lines(workspace, action, child, called, undoing=report is not None):
             click.echo(line, err=True)
+        if parts and parts.missed:
+            times = plural(len(parts.missed), "time")
+            click.echo(f"  no checkpoint       {times}, last because {parts.missed[-1]}", err=True)
         if report is not None:
             print_report(Session(to_stderr=True), workspace.history, report)
 
