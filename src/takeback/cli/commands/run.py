@@ -81,10 +81,10 @@ def command(
 ) -> None:
     """Run any command as one action that can be taken back
 
-    With --every it is cut into parts: undo takes back the newest, and the id of the run all of them.
     A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
     Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it, and 6
-    where the command gave 0 and what it did could not be recorded.
+    where the command gave 0 and what it did could not be recorded. With --every it is cut into parts: `undo` takes
+    back the newest one, `undo RUN` all of them.
     """
     with session.protect(asking=True) as workspace:
         workspace.recover()
