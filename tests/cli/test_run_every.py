@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ def begin(world: Workspace, script: str, *options: str) -> subprocess.Popen[byte
 def parts(world: Workspace) -> list[dict[str, Any]]:
     """The parts of the command, in order."""
     found = world.do("log", "--json", "-n", "0").json["entries"]
-    return [entry for entry in reversed(found) if entry["name"].startswith("agent (part")]
+    return [entry for entry in reversed(found) if re.fullmatch("part [0-9]+ of agent", entry["name"])]
 
 
 def entry(world: Workspace, kind: str, name: str) -> dict[str, Any]:
@@ -59,7 +61,11 @@ def live_on(world: Workspace) -> None:
     (sign,) = world.home.rglob(f"*/{id}")
     for _ in range(3):
         last_ns = sign.stat().st_mtime_ns
-        wait_for(lambda last_ns=last_ns: sign.stat().st_mtime_ns > last_ns)
+        wait_for(partial(_is_newer, sign, last_ns))
+
+
+def _is_newer(sign: Path, last_ns: int) -> bool:
+    return sign.stat().st_mtime_ns > last_ns
 
 
 def let_end(world: Workspace, process: subprocess.Popen[bytes]) -> str:
@@ -76,7 +82,7 @@ def test_undo_takes_back_the_newest_part_and_the_run_everything(world: Workspace
     before = world.look()
     said = let_end(world, in_two_parts(world, "echo 1 > plan.md; echo 1 > one.md", "echo 2 > plan.md"))
     run = entry(world, "run", "agent")["id"]
-    assert f"takeback undo {run}" in said and "2 parts" in said, said
+    assert f"takeback undo {run}" in said and "In 2 parts it changed" in said, said
     after = world.look()
     world.undo()
     assert world.read("plan.md") == "1\n" and world.has("one.md")
@@ -103,7 +109,7 @@ def test_one_part_alone_by_its_id(world: Workspace) -> None:
 
 def test_between_two_parts_there_is_a_checkpoint(world: Workspace) -> None:
     let_end(world, in_two_parts(world, "echo 1 > plan.md", "echo 2 > plan.md; echo 2 > two.md"))
-    checkpoint = entry(world, "checkpoint", "agent, after part 1")["id"]
+    checkpoint = entry(world, "checkpoint", "after part 1 of agent")["id"]
     world.do("restore", checkpoint)
     assert world.read("plan.md") == "1\n" and not world.has("two.md")
     assert world.do("verify").code == 0

@@ -81,7 +81,7 @@ def summary_lines(
     if changes := made(history, action):
         calls = len(actions) - 1 - len(parts)
         whose = f"It, with the {plural(calls, 'call')} inside it," if calls else "It"
-        whose += f" in {plural(len(parts), 'part')}" if parts else ""
+        whose = f"In {plural(len(parts), 'part')} {whose[0].lower()}{whose[1:]}" if parts else whose
         lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
         if not undoing:
             inner = [history.actions[id] for id in actions]

@@ -15,6 +15,7 @@ from takeback.core.subjects import Action
 from takeback.engine.tracker import Tracker, shared
 from takeback.errors import TakebackError
 
+NAME_MAX = 60
 CUT = faults.crash_point("part-cut")
 
 
@@ -80,7 +81,7 @@ class Parts:
             if not changes and not part.made:
                 return None
             name = history.runs[part.stream].steps[_step(part)].name
-            message = f"{history.actions[self._whole].name}, after {name}"
+            message = f"after {name} of {history.actions[self._whole].name[:NAME_MAX]}"
             tracker.ledger.append(
                 [
                     e.ActionEnded(part.id, e.Outcome.DONE, changes, marks),
@@ -102,7 +103,7 @@ class Parts:
         name = f"part {len(history.runs[whole.stream].steps) + 1}"
         (step,) = tracker.ledger.append([e.StepBegan(name)], whole.stream)
         began = e.ActionBegan(
-            f"{whole.name} ({name})",
+            f"{name} of {whole.name}",
             _effect(whole),
             actor=whole.actor,
             step=step.id,
