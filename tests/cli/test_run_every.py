@@ -84,7 +84,10 @@ def test_undo_takes_back_the_newest_part_and_the_run_everything(world: Workspace
     run = entry(world, "run", "agent")["id"]
     assert f"takeback undo {run}" in said and "In 2 parts it changed" in said, said
     after = world.look()
-    world.undo()
+    told = world.do("undo").stdout
+    assert (
+        "Took back part 2 of agent" in told and f"takeback undo {run}" in told and "inside of" not in told
+    ), told
     assert world.read("plan.md") == "1\n" and world.has("one.md")
     world.undo()
     assert world.changes_since(before) == []

@@ -151,3 +151,13 @@ def test_an_answer_that_nobody_waits_for_is_no_yes(scene: Scene) -> None:
     with pytest.raises(UsageError, match="invariant"):
         scene.tb.run("holding", invariants=[holds])
     assert scene.tb.history.runs == {}
+
+
+@pytest.mark.parametrize("key", [1, Level.HIGH, None, b"k", ("a",)])
+def test_a_key_of_the_memory_that_is_no_text_is_wrong_use(scene: Scene, key: Any) -> None:
+    with scene.tb.run("keys") as run:
+        run.memory["inside"] = {}
+        for memory in (run.memory, run.memory["inside"]):
+            with pytest.raises(UsageError, match="keys of the memory are strings"):
+                memory[key] = 1
+        assert run.memory == {"inside": {}}

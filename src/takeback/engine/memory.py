@@ -9,6 +9,7 @@ from typing import Any
 from takeback.core.change import Change
 from takeback.core.memory import changes, flatten, pointer, unflatten
 from takeback.core.values import DEEPEST, plain
+from takeback.errors import UsageError
 
 Read = Callable[[], Mapping[str, Any]]
 """The values by path as the journal has them now, others' undos included."""
@@ -165,7 +166,10 @@ class Entries(Part, MutableMapping[str, Any]):
 
 def _pointer(key: str) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"keys of the memory are strings, not {type(key).__name__}")
+        raise UsageError(
+            f"keys of the memory are strings, not {type(key).__name__}; nothing was changed",
+            hint="write it as a string, as in run.memory[str(key)]",
+        )
     return pointer(key)
 
 

@@ -184,7 +184,7 @@ def _record(
     if session.json:
         click.echo(summary_data(workspace, action, child, report), err=True)
     elif not child.started:
-        click.echo(f"takeback: {child.why}", err=True)
+        click.echo(f"takeback: {recordable(child.why)}", err=True)
     else:
         for line in summary_lines(workspace, action, child, called, undoing=report is not None):
             click.echo(line, err=True)
