@@ -161,3 +161,16 @@ def test_a_key_of_the_memory_that_is_no_text_is_wrong_use(scene: Scene, key: Any
             with pytest.raises(UsageError, match="keys of the memory are strings"):
                 memory[key] = 1
         assert run.memory == {"inside": {}}
+
+
+def test_what_setdefault_returns_is_the_memory_itself(scene: Scene) -> None:
+    with scene.tb.run("defaults") as run:
+        run.memory.setdefault("done", []).append("www")
+        run.memory.setdefault("done", []).append("api")
+        run.memory.setdefault("deep", {}).setdefault("in", {})["side"] = 1
+        run.memory["rows"] = [{}]
+        run.memory["rows"][0].setdefault("cells", []).append(7)
+        assert run.memory.setdefault("done") == ["www", "api"]
+        assert run.memory.setdefault("nothing") is None
+    kept = {"done": ["www", "api"], "deep": {"in": {"side": 1}}, "rows": [{"cells": [7]}], "nothing": None}
+    assert scene.memories()[run.id] == kept
