@@ -174,3 +174,24 @@ def test_what_setdefault_returns_is_the_memory_itself(scene: Scene) -> None:
         assert run.memory.setdefault("nothing") is None
     kept = {"done": ["www", "api"], "deep": {"in": {"side": 1}}, "rows": [{"cells": [7]}], "nothing": None}
     assert scene.memories()[run.id] == kept
+
+
+FOUND: list[Any] = []
+
+
+def found(call: Call) -> Any:
+    return FOUND[0]
+
+
+@action(undo=plainly, check=found)
+def breaks() -> None:
+    raise ConnectionError("it happened, and its answer was lost")
+
+
+@pytest.mark.parametrize("value, kept", VALUES, ids=[type(value).__name__ for value, _ in VALUES])
+def test_what_a_check_returns_is_kept_as_the_value_that_it_holds(scene: Scene, value: Any, kept: Any) -> None:
+    FOUND[:] = [value]
+    with scene.tb.run("checked", key="checked") as run, pytest.raises(ConnectionError):
+        run.call(breaks)
+    with scene.tb.run("checked", key="checked") as run:
+        assert json.dumps(run.call(breaks)) == json.dumps(kept)
