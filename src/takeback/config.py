@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 import platformdirs
 
+from takeback.core.codec import written
 from takeback.core.plan import ToolTarget
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
@@ -320,7 +321,7 @@ def debugging() -> bool:
 
 def actor() -> str:
     """Who is working here, for the log."""
-    return _variable("TAKEBACK_ACTOR")
+    return written(_variable("TAKEBACK_ACTOR"))
 
 
 def refuse_too_wide(root: Path) -> None:

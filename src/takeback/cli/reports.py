@@ -105,7 +105,7 @@ def print_report(
     _print_items(session, history, report)
     if run:
         _print_part(session, history, report, run)
-    if outer:
+    if outer and not (run and outer.stream == run.id):
         name = shortened(outer.name, 40)
         session.line(f"It happened inside of {outer.id} ({name}). All of that:  takeback undo {outer.id}")
     _print_close(session, history, report)
