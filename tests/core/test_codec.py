@@ -44,6 +44,18 @@ def test_canonical_json_is_rfc_8785() -> None:
     assert codec.canonical(value) == text.encode()
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_number_that_other_readers_would_round_is_a_text(sign: int) -> None:
+    exact = sign * (2**53 - 1)
+    assert codec.canonical(exact) == str(exact).encode()
+    assert codec.canonical(exact + sign) == f'"{exact + sign}"'.encode()
+
+
+def test_a_text_with_bytes_that_are_not_utf_8_can_be_written() -> None:
+    assert codec.written("plain, é and \\") == "plain, é and \\"
+    assert codec.written(b"a\xff\\".decode("utf-8", "surrogateescape")) == "a\\xff\\\\"
+
+
 def test_equal_values_have_equal_digests() -> None:
     assert codec.value_digest({"a": 1, "b": (2,)}) == codec.value_digest({"b": [2], "a": 1})
     assert codec.value_digest({"a": 1}) != codec.value_digest({"a": 2})

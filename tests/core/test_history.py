@@ -9,7 +9,8 @@ from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased, State
 from takeback.core.lifecycle import Life
 from takeback.core.memory import changes
-from takeback.core.selection import after
+from takeback.core.rollback import Do, OnConflict
+from takeback.core.selection import after, last_rollback, of_ids
 from tests.core.story import Story
 
 
@@ -38,6 +39,10 @@ def test_who_looks_after_a_run_that_was_handed_over() -> None:
     assert (found.life, found.why, found.taken_by) == (Life.HANDED_OVER, "which one?", "ada")
     story.tell(e.RunReturned("ada", "the second"), run)
     assert (found.life, found.why, found.taken_by) == (Life.INTERRUPTED, "", "")
+    story.tell(e.RunHandedOver("and now?"), run)
+    story.tell(e.RunTaken(""), run)
+    assert found.taken_by == "you", "where nobody gave a name"
+    story.tell(e.RunReturned("", "so"), run)
     story.tell(e.RunTaken("bob"), run)
     assert found.taken_by == "" and len(story.history.breaches) == 1
 
@@ -88,6 +93,16 @@ def test_an_action_whose_processes_outlive_it() -> None:
     assert not action.processes and not story.history.breaches
 
 
+def test_a_call_that_was_noted_is_over() -> None:
+    story = Story()
+    run = story.run()
+    noted = story.tell(e.ActionNoted("now", Outcome.DONE, key="k", result=5), run)
+    action = story.history.actions[noted.id]
+    assert (action.life, action.result, action.ended_us) == (Life.DONE, 5, noted.at_us)
+    assert story.history.runs[run].keys == {"k": [noted.id]}
+    assert not story.history.has_unended and not story.history.open_actions()
+
+
 def test_settings_that_an_agent_wrote_wait_for_a_human() -> None:
     story = Story()
     target = Target("files", "takeback.toml")
@@ -107,6 +122,54 @@ def test_settings_that_an_agent_wrote_wait_for_a_human() -> None:
     # What was accepted once does not come back by an agent's hand.
     story.act({"takeback.toml": "agent 2"})
     assert story.history.untrusted_since(target) is not None
+
+
+def test_settings_of_an_agent_that_were_taken_back_wait_for_nobody() -> None:
+    story = Story()
+    target = Target("files", "takeback.toml")
+    action = story.act({"takeback.toml": "agent"})
+    story.edit("takeback.toml", "", seen=False)
+    plan = story.plan(of_ids(story.history, [action]))
+    assert [item.do for item in plan.items] == [Do.ALREADY]
+    assert story.history.untrusted_since(target) is not None
+    story.carry_out(plan, e.RollbackKind.UNDO)
+    assert story.history.untrusted_since(target) is None
+
+
+def test_what_an_undo_or_a_redo_left_as_it_was_is_kept_while_its_word_stands() -> None:
+    story = Story()
+    action = story.act({"f": "agent", "g": "agent"})
+    story.edit("f", "human", seen=True)
+    undo = story.carry_out(
+        story.plan(of_ids(story.history, [action]), OnConflict.KEEP), e.RollbackKind.UNDO
+    )
+    # The engine records that it kept f; g it removed.
+    assert [entry.target.name for entry in story.history.kept(action)] == ["f"]
+    story.edit("g", "human", seen=True)
+    redo = story.plan(last_rollback(story.history), OnConflict.KEEP)
+    assert {item.target.name: item.do for item in redo.items} == {"f": Do.ALREADY, "g": Do.KEEP}
+    story.carry_out(redo, e.RollbackKind.REDO)
+    assert [entry.target.name for entry in story.history.kept(undo)] == ["g"]
+    assert story.history.kept(action) == [], "the word of the undo was taken back"
+    assert story.history.rollbacks == [undo, next(reversed(story.history.actions))]
+
+
+def test_what_an_action_may_have_made_is_in_the_order_in_which_it_happened() -> None:
+    story = Story()
+    mine = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE)).id
+    story.act({"f": "1"}, shared_with=(mine,))
+    change = Change(Target("files", "g"), ABSENT, Version("1"))
+    story.tell(e.ActionEnded(mine, Outcome.DONE, (change,)))
+    assert [entry.target.name for entry in story.history.entries(mine)] == ["f", "g"]
+
+
+def test_what_calls_and_intents_hold_is_named() -> None:
+    story = Story()
+    run = story.run()
+    action = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, full="aa"), run).id
+    story.tell(IntentDeferred("email", "email", "mail", action, "key", full="cc"), run)
+    story.tell(e.ActionEnded(action, Outcome.DONE, full="bb"), run)
+    assert story.history.values() == {b"\xaa", b"\xbb", b"\xcc"}
 
 
 def test_what_changed_beside_a_session_is_trusted_for_nothing_that_loosens() -> None:
@@ -149,6 +212,7 @@ def test_what_should_not_have_come_is_kept_as_a_breach_and_changes_nothing() -> 
     change = Change(Target("files", "f"), ABSENT, Version("1"))
     action = story.act({"f": "1"}, run)
     story.tell(e.WorkspaceBegan("/x", "1"))
+    assert story.history.breaches == [] and story.history.began == e.WorkspaceBegan("/x", "1")
     wrong: list[tuple[e.Event, str]] = [
         (e.WorkspaceBegan("/y", "1"), run),
         (e.ActionEnded(action, Outcome.DONE, (change,)), run),
