@@ -15,7 +15,7 @@ from takeback import faults
 from takeback.agents.section import remove_section, write_section
 from takeback.agents.settings import apply
 from takeback.errors import BackendError, ConflictError
-from takeback.resources.files import linux
+from takeback.resources.files import exchange, linux
 from takeback.testing import crash
 
 OTHERS = b'{"theme": "dark"}\n'
@@ -180,6 +180,18 @@ def test_a_pipe_in_its_place_is_not_waited_for(move: str, path: Path) -> None:
     with meanwhile({"exchange-staged": pipe}), pytest.raises(ConflictError, match="changed meanwhile"):
         edit.make()
     assert path.is_fifo() and os.listdir(path.parent) == [path.name]
+
+
+def test_a_file_that_has_our_name_for_the_new_one_is_left_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit = edit_of(path, "replaced")
+    monkeypatch.setattr(exchange, "token_hex", lambda _: "taken")
+    there = path.with_name(f"{path.name}.takeback-taken")
+    there.write_bytes(OTHERS)
+    with pytest.raises(BackendError, match=r"File exists.*it is as it was"):
+        edit.make()
+    assert there.read_bytes() == OTHERS and path.read_text() == edit.before
 
 
 def test_of_two_versions_that_came_meanwhile_both_are_kept(path: Path) -> None:

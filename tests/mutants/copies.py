@@ -35,12 +35,18 @@ def try_in_copies(every: Sequence[Mutant], tests: Sequence[str], workers: int) -
             whole = place.read_bytes()
             try:
                 place.write_bytes(mutant.applied(whole))
-                return mutant, _run(copy, tests) == PASSED
+                return mutant, _run(copy, [*_near(mutant, tests), *tests]) == PASSED
             finally:
                 place.write_bytes(whole)
                 copies.append(copy)
 
         yield from pool.map(one, every)
+
+
+def _near(mutant: Mutant, tests: Sequence[str]) -> list[str]:
+    """Return the tests that have the name of the file: they are the first to find its faults."""
+    named = f"test_{mutant.path.stem}*.py"
+    return sorted(str(found.relative_to(ROOT)) for test in tests for found in (ROOT / test).rglob(named))
 
 
 def _run(copy: Path, tests: Sequence[str]) -> int:

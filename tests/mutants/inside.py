@@ -14,7 +14,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import CodeType, FunctionType
 
 import coverage
@@ -33,10 +32,9 @@ FOUND, LIVES, HANGS, ELSEWHERE = "found", "lives", "hangs", "not in a function"
 class Inside:
     """A plugin of pytest that runs the collected tests for each fault instead of once."""
 
-    def __init__(
-        self, every: Sequence[Mutant], workers: int, tell: Callable[[Mutant, str], None], sources: Path
-    ) -> None:
-        self.every, self.workers, self.tell, self.sources = every, workers, tell, sources
+    def __init__(self, every: Sequence[Mutant], workers: int, tell: Callable[[Mutant, str], None]) -> None:
+        self.every, self.workers, self.tell = every, workers, tell
+        self.texts = {mutant.path: mutant.path.read_bytes() for mutant in every}
         self.failed: list[str] = []
         self.through: dict[tuple[str, int], set[str]] = {}
         self.seconds: dict[str, float] = {}
@@ -53,7 +51,6 @@ class Inside:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
         if report.failed:
             self.failed.append(report.nodeid)
-            self.why = str(report.longrepr)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         session.config.pluginmanager.unregister(name="terminalreporter")
@@ -86,7 +83,7 @@ class Inside:
         for number, mutant in enumerate(self.every):
             while len(running) >= self.workers:
                 self._one_ends(running)
-            others = list(_changed(mutant, functions))
+            others = list(_changed(mutant, self.texts[mutant.path], functions))
             chosen = self._chosen(mutant, items)
             if not others or not chosen:
                 self.tell(mutant, LIVES if others else ELSEWHERE)
@@ -157,11 +154,11 @@ def _functions(files: set[str]) -> dict[tuple[str, str, int], list[FunctionType]
 
 
 def _changed(
-    mutant: Mutant, functions: dict[tuple[str, str, int], list[FunctionType]]
+    mutant: Mutant, text: bytes, functions: dict[tuple[str, str, int], list[FunctionType]]
 ) -> Iterator[tuple[FunctionType, CodeType]]:
     """Return the functions in which the fault is, each with the code that it has then."""
     file = str(mutant.path)
-    whole = compile(mutant.applied(mutant.path.read_bytes()), file, "exec", dont_inherit=True)
+    whole = compile(mutant.applied(text), file, "exec", dont_inherit=True)
     for code in _codes(whole):
         for function in functions.get((file, code.co_qualname, code.co_firstlineno), ()):
             if function.__code__ != code:
@@ -175,12 +172,10 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(part)
 
 
-def try_inside(
-    every: Sequence[Mutant], tests: Sequence[str], workers: int, sources: Path
-) -> dict[Mutant, str]:
+def try_inside(every: Sequence[Mutant], tests: Sequence[str], workers: int) -> dict[Mutant, str]:
     """Return for each fault whether these tests find it."""
     results: dict[Mutant, str] = {}
-    plugin = Inside(every, workers, results.__setitem__, sources)
+    plugin = Inside(every, workers, results.__setitem__)
     pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[plugin])
     if plugin.failed or not results:
         sys.exit(f"without any fault, these tests fail: {' '.join(plugin.failed) or tests}")

@@ -31,6 +31,8 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 FUNCTIONS = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list", "reversed": "list"}
 # Where a test may stop the program; what is left out without one is not missed.
 HOOKS = {"faults.reach"}
+# Who asks for the truth of these does not see None instead of them.
+NOTHING = {"None", "False", "0", "''", "b''", "()", "[]", "{}"}
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def _other_statements(node: ast.stmt) -> Iterator[str]:
             yield "pass"
         case ast.AugAssign() | ast.Raise() | ast.Delete() | ast.Continue() | ast.Break():
             yield "pass"
-        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) not in NOTHING:
             yield "return None"
 
 
