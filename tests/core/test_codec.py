@@ -31,6 +31,8 @@ def test_paths_survive_as_printable_text(path: bytes) -> None:
         ("über.txt".encode(), "über.txt"),
         (b"a\nb", "a\\x0ab"),
         (b"\xff\\", "\\xff\\\\"),
+        (b"\x80", "\\x80"),
+        (b"a\\b", "a\\\\b"),
         ("\u2028".encode(), "\\xe2\\x80\\xa8"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from takeback.core.rollback import Verdict
 from takeback.engine.report import RollbackReport
 from takeback.errors import ConflictError, RunBusy, UsageError
+from takeback.testing import crash
 
 from .conftest import Desk
 
@@ -262,6 +263,46 @@ def test_where_both_wrote(choice: str, plan: str | None, desk: Desk) -> None:
         assert (desk.read("plan"), desk.read("other")) == (plan, None)
         desk.tb.redo()
         assert (desk.read("plan"), desk.read("other")) == ("human", "x")
+
+
+@pytest.mark.parametrize("words", ["ids", "--agent"])
+def test_a_checkpoint_and_another_choice_exclude_each_other(words: str, desk: Desk) -> None:
+    checkpoint = desk.tb.save()
+    id = desk.agent(plan="new")
+    with pytest.raises(UsageError, match=f"^{words} and --to exclude each other"):
+        if words == "ids":
+            desk.tb.undo(id, to=checkpoint)
+        else:
+            desk.tb.undo(to=checkpoint, agent="agent")
+    assert desk.read("plan") == "new"
+
+
+def test_a_checkpoint_that_there_is_not(desk: Desk) -> None:
+    desk.agent(plan="new")
+    with pytest.raises(UsageError, match="no checkpoint c99"):
+        desk.tb.restore("c99")
+    assert desk.read("plan") == "new"
+
+
+@pytest.mark.parametrize("again", ["undo", "redo", "restore"])
+def test_whoever_comes_after_an_interrupt_finishes_it_and_does_nothing_else(again: str, desk: Desk) -> None:
+    desk.agent(plan="one")
+    checkpoint = desk.tb.save()
+    desk.agent(plan="two", other="two")
+
+    def interrupt(name: str) -> None:
+        if name == "rollback-recorded":
+            raise KeyboardInterrupt
+
+    with crash.hooked(interrupt), pytest.raises(KeyboardInterrupt):
+        desk.tb.undo()
+    assert desk.read("plan") == "two", "the plan is recorded, and nothing of it is done"
+    desk.reopen()
+    do = {"undo": desk.tb.undo, "redo": desk.tb.redo, "restore": lambda: desk.tb.restore(checkpoint)}
+    report = do[again]()
+    assert report.finished_earlier and (report.kind, report.verdict) == ("undo", Verdict.CLEAN)
+    assert (desk.read("plan"), desk.read("other")) == ("one", None)
+    assert desk.tb.history.rollbacks == [report.rollback]
 
 
 def test_a_choice_that_there_is_not(desk: Desk) -> None:
