@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 from takeback.core import events as e
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Outcome
@@ -196,6 +199,31 @@ def test_marks_follow_the_last_event() -> None:
     assert {name: mark.state for name, mark in story.history.marks.items()} == {"files": "two", "memory": "m"}
 
 
+def test_what_a_run_remembers_is_what_it_was_told_last() -> None:
+    story = Story()
+    run = story.run()
+    action = story.tell(e.ActionBegan("agent", e.Effect.RESTORABLE), run).id
+    long = list(range(20))
+    states: list[dict[str, Any]] = [
+        {},
+        {"/goal": "walk", "/l": long},
+        {"/goal": "run", "/l": [*long, 20]},
+        {"/l": [*long, 20, 21]},
+    ]
+    for before, now in pairwise(states):
+        story.tell(e.ChangesSeen(action, changes(run, before, now)), run)
+        assert story.history.memory[run] == now
+    assert story.history.breaches == []
+
+
+def test_a_rollback_may_name_actions_that_nobody_knows() -> None:
+    story = Story()
+    rollback = story.tell(e.RollbackBegan(e.RollbackKind.UNDO, ("a99",))).id
+    item = e.Item(Target("files", "f"), e.Did.REMOVED, verified=True, settles=("a99",), seqs=(7,))
+    story.tell(e.RollbackEnded(rollback, (item,)))
+    assert story.history.settled_by(rollback) == [item.target] and story.history.breaches == []
+
+
 def test_a_list_that_is_made_of_an_unknown_one_is_a_breach() -> None:
     story = Story()
     run = story.run()
@@ -236,6 +264,43 @@ def test_what_should_not_have_come_is_kept_as_a_breach_and_changes_nothing() -> 
     assert len(story.history.breaches) == len(wrong) + 1
     # A failed item settles nothing: the change can still be taken back.
     assert story.history.live(action) and story.history.settled_by(rollback) == []
+
+
+def test_what_ends_an_action_does_not_end_a_rollback_nor_the_other_way_round() -> None:
+    story = Story()
+    change = Change(Target("files", "f"), ABSENT, Version("1"))
+    action = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE)).id
+    rollback = story.tell(e.RollbackBegan(e.RollbackKind.UNDO, ())).id
+    wrong: list[e.Event] = [
+        e.ActionEnded(rollback, Outcome.DONE, (change,)),
+        e.ActionTold(rollback, happened=True, changes=(change,)),
+        e.ActionTold("a99", happened=True),
+        e.RollbackEnded(action, (), (change,)),
+        e.RollbackProgressed("a99", e.Item(change.target, e.Did.REMOVED)),
+    ]
+    for event in wrong:
+        story.tell(event)
+    assert len(story.history.breaches) == len(wrong)
+    assert [found.id for found in story.history.open_actions()] == [action, rollback]
+    assert list(story.history.targets()) == []
+
+
+def test_an_action_that_ended_did_happen_and_is_sure() -> None:
+    story = Story()
+    ended = story.history.actions[story.act({"f": "1"})]
+    assert ended.happened and not ended.unsure
+    began = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE)).id
+    story.tell(e.ActionSettled(began, happened=False))
+    assert not story.history.actions[began].happened
+
+
+def test_the_first_action_of_a_step_is_its_body() -> None:
+    story = Story()
+    run = story.run()
+    step = story.tell(e.StepBegan("edit"), run).id
+    first = story.act({"f": "1"}, run, step=step)
+    story.act({"g": "1"}, run, step=step)
+    assert story.history.runs[run].steps[step].body == first
 
 
 def test_a_history_is_the_fold_of_its_records() -> None:

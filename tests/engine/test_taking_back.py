@@ -7,6 +7,7 @@ import pytest
 from takeback.core.rollback import Verdict
 from takeback.engine.report import RollbackReport
 from takeback.errors import ConflictError, RunBusy, UsageError
+from takeback.opening import open_workspace
 from takeback.testing import crash
 
 from .conftest import Desk
@@ -263,6 +264,42 @@ def test_where_both_wrote(choice: str, plan: str | None, desk: Desk) -> None:
         assert (desk.read("plan"), desk.read("other")) == (plan, None)
         desk.tb.redo()
         assert (desk.read("plan"), desk.read("other")) == ("human", "x")
+
+
+@pytest.mark.parametrize(
+    "mine, chosen, choices",
+    [
+        ("mine\n2\n3\n4\n5\n", "stop", {"keep", "overwrite"}),
+        ("mine\n2\n3\n4\n5\n", "merge", {"keep", "overwrite"}),
+        ("new\n2\n3\n4\nmine\n", "stop", {"keep", "merge", "overwrite"}),
+    ],
+)
+def test_only_what_helps_is_offered(mine: str, chosen: str, choices: set[str], desk: Desk) -> None:
+    desk.human("plan", "1\n2\n3\n4\n5\n")
+    desk.tb.save()
+    desk.agent(plan="new\n2\n3\n4\n5\n")
+    desk.human("plan", mine)
+    with pytest.raises(ConflictError) as caught:
+        desk.tb.undo(on_conflict=chosen)
+    assert isinstance(caught.value.report, RollbackReport)
+    assert set(caught.value.report.choices) == choices
+    assert desk.read("plan") == mine
+
+
+def test_what_another_process_recorded_meanwhile_is_taken_back(desk: Desk) -> None:
+    desk.tb.save()
+    other = open_workspace(desk.root, home=desk.home, watching=False)
+    with other.recording("agent"):
+        desk.human("plan", "new")
+    other.close()
+    assert did(desk.tb.undo()) == {"plan": "restored"} and desk.read("plan") == "old"
+    desk.human("plan", "mine")
+    checkpoint = desk.tb.save()
+    other = open_workspace(desk.root, home=desk.home, watching=False)
+    with other.recording("agent"):
+        desk.human("plan", "new")
+    other.close()
+    assert did(desk.tb.undo(to=checkpoint)) == {"plan": "restored"} and desk.read("plan") == "mine"
 
 
 @pytest.mark.parametrize("words", ["ids", "--agent"])
