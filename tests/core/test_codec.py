@@ -140,6 +140,11 @@ def test_a_newer_event_is_refused_and_not_misread(event: dict[str, str]) -> None
         unseal(data, "event 9")
 
 
+def test_an_event_of_this_format_and_of_those_before_is_read() -> None:
+    for version in range(1, e.EVENTS_VERSION + 1):
+        assert unseal(seal(envelope(v=version))[0], "event 9").v == version
+
+
 def test_versions_compare_by_id_alone() -> None:
     assert Version("x", "t1", {"size": 1}) == Version("x", "t2", {"size": 2})
     assert not Version("x", "t1", {"a": 1}) != Version("x", "t2")  # noqa: SIM202

@@ -350,3 +350,20 @@ def test_a_plan_may_have_as_many_bytes_as_are_allowed_and_no_more() -> None:
     assert parse_plan(text).name == "x"
     with pytest.raises(UsageError, match="has at most 4,194,304"):
         parse_plan(text + b" ")
+
+
+def test_only_the_steps_of_the_cycle_are_named_in_it() -> None:
+    message = wrong(step("c", "a"), step("a", "b"), step("b", "a"))
+    assert "can be first: a after b after a; nothing" in message
+
+
+def test_names_that_are_taken_are_told_in_order() -> None:
+    names = [f"n{n}" for n in range(9)]
+    plan = parsed(step("a"), tools=dict.fromkeys(reversed(names), "m:f"))
+    with pytest.raises(UsageError, match=f"gives {', '.join(names)} another meaning"):
+        plans.targets(plan, dict.fromkeys(names, "m:g"))
+
+
+def test_a_letter_of_a_text_is_no_item_of_it() -> None:
+    with pytest.raises(UsageError, match="the result of step a has no /0: there is a str"):
+        plans.resolve({"$result": "a", "path": "/0"}, {"a": "text"})

@@ -122,7 +122,8 @@ def test_a_selection_is_something_where_a_change_or_a_word_is_to_be_taken_back()
     (entry,) = select.last_action(story.history).entries
     assert not select.Selection(("a1",), ())
     assert select.Selection((), (entry,)) and select.Selection((), (), (("a1", entry.target),))
-    assert not select.last_action(Story().history) and not select.last_rollback(Story().history)
+    nothing = select.Selection((), ())
+    assert select.last_action(Story().history) == select.last_rollback(Story().history) == nothing
 
 
 def test_the_last_action_but_those_that_are_passed_over() -> None:

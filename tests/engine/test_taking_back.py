@@ -286,6 +286,17 @@ def test_only_what_helps_is_offered(mine: str, chosen: str, choices: set[str], d
     assert desk.read("plan") == mine
 
 
+def test_a_merge_takes_out_the_agents_lines_and_leaves_the_humans(desk: Desk) -> None:
+    desk.human("plan", "1\n2\n3\n4\n5\n")
+    desk.tb.save()
+    desk.agent(plan="new\n2\n3\n4\n5\n")
+    desk.human("plan", "new\n2\n3\n4\nmine\n")
+    report = desk.tb.undo(on_conflict="merge")
+    assert report.verdict is Verdict.CLEAN and desk.read("plan") == "1\n2\n3\n4\nmine\n"
+    (why,) = [item.why for item in report.items if str(item.target) == "plan"]
+    assert why == "somebody else's changes stayed, the agent's were taken out"
+
+
 def test_what_another_process_recorded_meanwhile_is_taken_back(desk: Desk) -> None:
     desk.tb.save()
     other = open_workspace(desk.root, home=desk.home, watching=False)

@@ -22,7 +22,7 @@ import pytest
 from tests.mutants.mutations import Mutant
 
 # Of computing, in one fork. A fault may let a loop run for ever; no test that finds one computes as long.
-LIMIT_S = 60
+LIMIT_S = 20
 # For one that waits for ever.
 LIMIT_WAITING_S = 300
 
