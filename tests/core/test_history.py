@@ -282,6 +282,7 @@ def test_what_ends_an_action_does_not_end_a_rollback_nor_the_other_way_round() -
         story.tell(event)
     assert len(story.history.breaches) == len(wrong)
     assert [found.id for found in story.history.open_actions()] == [action, rollback]
+    assert [found.writes_files for found in story.history.open_actions()] == [True, False]
     assert list(story.history.targets()) == []
 
 

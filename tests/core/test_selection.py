@@ -195,6 +195,10 @@ def test_after_a_checkpoint() -> None:
     checkpoint = story.tell(e.CheckpointTaken("here")).id
     later = story.act({"f": "2"})
     assert select.after(story.history, checkpoint).actions == (later,)
+    idle = story.tell(e.ActionBegan("tool", e.Effect.NONE)).id
+    story.tell(e.ActionEnded(idle, e.Outcome.DONE))
+    story.edit("g", "human", seen=True)
+    assert select.after(story.history, checkpoint).actions == (later, idle), "what began after it, and no human"
     with pytest.raises(UsageError, match="no checkpoint c99"):
         select.after(story.history, "c99")
 
@@ -264,7 +268,7 @@ def test_an_agent_of_which_all_was_taken_back_has_nothing_left() -> None:
     story = Story()
     id = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, actor="codex")).id
     story.tell(e.ActionEnded(id, e.Outcome.DONE))
-    assert not select.of_agent(story.history, "codex")
+    assert select.of_agent(story.history, "codex") == select.Selection((), ())
 
 
 def test_what_an_undo_reported_as_unknown_is_not_the_last_action_any_more() -> None:
