@@ -245,8 +245,8 @@ def test_a_file_system_that_cannot_do_it_leaves_all_as_it_was(
         raise OSError(code, os.strerror(code))
 
     edit = edit_of(path, move)
-    with monkeypatch.context() as patched, pytest.raises(BackendError, match=f"{words}.*it is as it was"):
-        patched.setattr(linux, "renameat2", fail)
+    monkeypatch.setattr(linux, "renameat2", fail)
+    with pytest.raises(BackendError, match=f"{words}.*it is as it was"):
         edit.make()
     assert left(path.parent) == ({} if edit.before is None else {path.name: edit.before.encode()})
 

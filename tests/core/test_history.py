@@ -143,9 +143,7 @@ def test_what_an_undo_or_a_redo_left_as_it_was_is_kept_while_its_word_stands() -
     story = Story()
     action = story.act({"f": "agent", "g": "agent"})
     story.edit("f", "human", seen=True)
-    undo = story.carry_out(
-        story.plan(of_ids(story.history, [action]), OnConflict.KEEP), e.RollbackKind.UNDO
-    )
+    undo = story.carry_out(story.plan(of_ids(story.history, [action]), OnConflict.KEEP), e.RollbackKind.UNDO)
     # The engine records that it kept f; g it removed.
     assert [entry.target.name for entry in story.history.kept(action)] == ["f"]
     story.edit("g", "human", seen=True)
@@ -292,7 +290,8 @@ def test_an_action_that_ended_did_happen_and_is_sure() -> None:
     assert ended.happened and not ended.unsure
     began = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE)).id
     story.tell(e.ActionSettled(began, happened=False))
-    assert not story.history.actions[began].happened
+    settled = story.history.actions[began]
+    assert not settled.happened and not settled.unsure
 
 
 def test_the_first_action_of_a_step_is_its_body() -> None:

@@ -129,6 +129,14 @@ def test_insertions_that_move_down_until_they_meet() -> None:
     assert settled == [module.Hunk(1, 1, 1, 3)]
 
 
+def test_where_there_are_too_many_edits_lines_that_occur_once_divide_the_text() -> None:
+    base, other = [b"H", b"x", b"m", b"x", b"x", b"T"], [b"G", b"x", b"m", b"x", b"U"]
+    with patch.object(module, "EDITS_MAX", 0):
+        found = module.hunks(base, other)
+    # m divides it; the x before it has one mate, those after it have too many.
+    assert found == [module.Hunk(0, 1, 0, 1), module.Hunk(3, 6, 3, 5)]
+
+
 # Any text
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"\n", b"}\n", b"long line\n"]), max_size=25)

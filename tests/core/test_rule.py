@@ -174,9 +174,7 @@ def written(*steps: tuple[str, str]) -> tuple[Story, list[str]]:
         ([("b", "unseen"), ("1", "doubt"), ("2", "doubt"), ("b", "unseen")], Do.CONFLICT),
     ],
 )
-def test_what_is_in_doubt_is_a_conflict_unless_it_came_and_went(
-    steps: list[tuple[str, str]], do: Do
-) -> None:
+def test_what_is_in_doubt_is_a_conflict_unless_it_came_and_went(steps: list[tuple[str, str]], do: Do) -> None:
     story, ids = written(*steps)
     (item,) = story.plan(select.of_ids(story.history, ids)).items
     assert item.do is do

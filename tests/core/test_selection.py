@@ -198,7 +198,9 @@ def test_after_a_checkpoint() -> None:
     idle = story.tell(e.ActionBegan("tool", e.Effect.NONE)).id
     story.tell(e.ActionEnded(idle, e.Outcome.DONE))
     story.edit("g", "human", seen=True)
-    assert select.after(story.history, checkpoint).actions == (later, idle), "what began after it, and no human"
+    assert select.after(story.history, checkpoint).actions == (later, idle), (
+        "what began after it, and no human"
+    )
     with pytest.raises(UsageError, match="no checkpoint c99"):
         select.after(story.history, "c99")
 

@@ -83,7 +83,7 @@ def test_values_may_be_nested_to_the_limit_and_no_deeper(around: Callable[[Any],
     # What has a plain form is one level more.
     assert plain(nested(pathlib.PurePath("x"), 199)) == nested("x", 199)
     for deeper in (nested(1, 201), nested(pathlib.PurePath("x"), 200)):
-        with pytest.raises(UsageError, match="^the value contains itself, or more than 200 levels"):
+        with pytest.raises(UsageError, match=r"^the value contains itself, or more than 200 levels"):
             plain(deeper)
 
 

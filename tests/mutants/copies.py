@@ -1,4 +1,4 @@
-"""Faults put into a copy of the checkout, with tests that start processes of their own: the whole program has the fault."""
+"""Faults put into a copy of the checkout, so that the processes that a test starts have them too."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ LIMIT_S = 1200
 PASSED, FAILED = 0, (1, 2)  # pytest's codes: a test failed, or could not even be read
 
 
-def try_in_copies(every: Sequence[Mutant], tests: Sequence[str], workers: int) -> Iterator[tuple[Mutant, bool]]:
-    """Return for each fault whether it lives, that is whether these tests pass with it. The first failure is enough."""
+def try_in_copies(
+    every: Sequence[Mutant], tests: Sequence[str], workers: int
+) -> Iterator[tuple[Mutant, bool]]:
+    """Return for each fault whether it lives: whether these tests pass with it."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         copies = [Path(folder, str(number)) for number in range(workers)]
         for copy in copies:
@@ -68,5 +70,7 @@ def _run(copy: Path, tests: Sequence[str]) -> int:
             os.killpg(started.pid, signal.SIGKILL)
             return FAILED[0]
     if code not in (PASSED, *FAILED):
-        raise RuntimeError(f"pytest ended with {code}, which says nothing about the fault: {' '.join(command)}")
+        raise RuntimeError(
+            f"pytest ended with {code}, which says nothing about the fault: {' '.join(command)}"
+        )
     return code

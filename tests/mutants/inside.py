@@ -43,8 +43,11 @@ class Inside:
         import hypothesis  # only now: pytest wants to rewrite it while it is read
 
         # That a test fails is all that counts, not how small the example can be made.
-        kept = [phase for phase in hypothesis.Phase if phase not in (hypothesis.Phase.shrink, hypothesis.Phase.explain)]
-        hypothesis.settings.register_profile("mutants", hypothesis.settings(), phases=kept, report_multiple_bugs=False)
+        left_out = (hypothesis.Phase.shrink, hypothesis.Phase.explain)
+        phases = [phase for phase in hypothesis.Phase if phase not in left_out]
+        hypothesis.settings.register_profile(
+            "mutants", hypothesis.settings(), phases=phases, report_multiple_bugs=False
+        )
         hypothesis.settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -65,9 +68,9 @@ class Inside:
             data_file=None, include=sorted({str(m.path) for m in self.every}), config_file=False
         )
         measured.start()
-        for item, after in zip(items, [*items[1:], items[0].session], strict=True):
+        for place, item in enumerate(items, start=1):
             measured.switch_context(item.nodeid)
-            _run(item, after)
+            _run(item, items[place] if place < len(items) else item.session)
         measured.stop()
         data = measured.get_data()
         for file in data.measured_files():
@@ -97,7 +100,9 @@ class Inside:
 
     def _chosen(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         file = str(mutant.path)
-        names = self.through.get((file, mutant.line), set()) | self.through.get((file, mutant.statement), set())
+        names = self.through.get((file, mutant.line), set()) | self.through.get(
+            (file, mutant.statement), set()
+        )
         return sorted((i for i in items if i.nodeid in names), key=lambda item: self.seconds[item.nodeid])
 
     def _test(

@@ -1,4 +1,4 @@
-"""The faults: another comparison, any for all, a condition dropped or turned round, a statement left out, a bound moved."""
+"""The faults: another comparison, any for all, a condition dropped or turned round, a statement left out."""
 
 from __future__ import annotations
 
@@ -138,25 +138,13 @@ def _other_statements(node: ast.stmt) -> Iterator[str]:
 def _other_values(node: ast.expr) -> Iterator[ast.expr]:
     match node:
         case ast.Compare():
-            for place, operator in enumerate(node.ops):
-                if other := COMPARISONS.get(type(operator)):
-                    made = deepcopy(node)
-                    made.ops[place] = other()
-                    yield made
+            yield from _other_comparisons(node)
         case ast.BoolOp():
-            swapped = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-            yield ast.BoolOp(swapped, node.values)
-            for place in range(len(node.values)):
-                rest = node.values[:place] + node.values[place + 1 :]
-                yield rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
+            yield from _other_conditions(node)
         case ast.UnaryOp(op=ast.Not()):
             yield node.operand
-        case ast.BinOp(op=ast.BitOr(), right=ast.Attribute(attr=name)) if name.isupper():
-            yield node.left  # one flag less
-        case ast.BinOp(op=ast.BitOr(), right=ast.Name(id=name) | ast.Attribute(attr=name)) if name[0].isupper():
-            pass  # a union of types
-        case ast.BinOp() if type(node.op) in OPERATORS:
-            yield ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right)
+        case ast.BinOp():
+            yield from _other_operations(node)
         case ast.Call(func=ast.Name(id=name)) if name in FUNCTIONS:
             kept = [] if FUNCTIONS[name] == "list" else node.keywords
             yield ast.Call(ast.Name(FUNCTIONS[name]), node.args, kept)
@@ -169,3 +157,28 @@ def _other_values(node: ast.expr) -> Iterator[ast.expr]:
             yield ast.Constant(not value)
         case ast.Constant(value=int(value)):
             yield ast.Constant(value + 1)
+
+
+def _other_comparisons(node: ast.Compare) -> Iterator[ast.expr]:
+    for place, operator in enumerate(node.ops):
+        if other := COMPARISONS.get(type(operator)):
+            made = deepcopy(node)
+            made.ops[place] = other()
+            yield made
+
+
+def _other_conditions(node: ast.BoolOp) -> Iterator[ast.expr]:
+    """Return and for or, and what is left without each of the parts."""
+    yield ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+    for place in range(len(node.values)):
+        rest = node.values[:place] + node.values[place + 1 :]
+        yield rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
+
+
+def _other_operations(node: ast.BinOp) -> Iterator[ast.expr]:
+    name = getattr(node.right, "id", getattr(node.right, "attr", ""))
+    if isinstance(node.op, ast.BitOr) and name[:1].isupper():
+        if name.isupper():
+            yield node.left  # one flag less; anything else is a union of types
+    elif other := OPERATORS.get(type(node.op)):
+        yield ast.BinOp(node.left, other(), node.right)
