@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -141,8 +141,35 @@ def test_a_newer_event_is_refused_and_not_misread(event: dict[str, str]) -> None
 
 
 def test_an_event_of_this_format_and_of_those_before_is_read() -> None:
+    assert e.EVENTS_VERSION == 6, "a journal of a newer one is refused by every older program"
     for version in range(1, e.EVENTS_VERSION + 1):
         assert unseal(seal(envelope(v=version))[0], "event 9").v == version
+
+
+LEFT_OUT = {
+    "RunBegan.generation": 1,
+    "RunBegan.autopilot": False,
+    "RunBegan.detached": False,
+    "ActionBegan.brand": 0,
+    "ActionEnded.unsure": False,
+    "IntentDeferred.tries": 12,
+    "IntentAttempted.unsure": False,
+    "IntentDelivered.found": False,
+    "IntentDied.unsure": False,
+    "IntentCancelled.unsure": False,
+    "Item.verified": False,
+}
+
+
+def test_what_a_stored_event_leaves_out_means_what_it_always_meant() -> None:
+    """A default is not written down, so another one would change what old journals say."""
+    found = {
+        f"{event.__name__}.{field.name}": field.default
+        for event in (*get_args(e.Event), e.Item)
+        for field in msgspec.structs.fields(event)
+        if isinstance(field.default, int)
+    }
+    assert found == LEFT_OUT
 
 
 def test_versions_compare_by_id_alone() -> None:
