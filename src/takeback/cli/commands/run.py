@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from takeback import config
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.outcome import guarded_rows, summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
@@ -17,8 +18,9 @@ from takeback.cli.session import Session, TakebackCommand
 from takeback.cli.views import made
 from takeback.commands.judgement import Judgement
 from takeback.core.codec import written as recordable
-from takeback.core.events import Effect, Outcome
+from takeback.core.events import Effect, Outcome, Process
 from takeback.core.redact import redact
+from takeback.daemon import control, door
 from takeback.engine import lock_guard
 from takeback.engine.foreseeing import foreseen, reached, refuse_on_autopilot, written
 from takeback.engine.report import RollbackReport
@@ -142,13 +144,19 @@ def _supervise(
     return child.code
 
 
+def _left(child: Child) -> tuple[Process, ...]:
+    """What the command left behind. The daemon is not: it serves everybody, whoever's hook has started it."""
+    daemon = control.holder(config.state_home())
+    return tuple(one for one in child.left if one.pid != daemon or not door.is_daemon(one.pid))
+
+
 def _record(
     session: Session, workspace: Workspace, id: str, called: str, child: Child, *, undo: bool
 ) -> None:
     """Write down what the command did, say it, and take it back if that was asked for."""
     tracker = workspace.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
-    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=child.left)
+    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=_left(child))
     tracker.life.end(id)
     report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
     if session.json:
