@@ -19,6 +19,7 @@ STORE, NAME, BLOBS = "TAKEBACK_TEST_SHOP", "TAKEBACK_TEST_NAME", "TAKEBACK_TEST_
 STEPS = ("prepare", "book", "count", "tell")
 
 
+@takeback.action(effect="restorable")
 def write(name: str, text: str) -> str:
     Path(name).write_text(text)
     return name
