@@ -29,7 +29,8 @@ def test_its_calls_are_inside_the_command_and_each_can_be_taken_back(tmp_path: P
         played(project, tmp_path)
         after = project.look()
         with open_workspace(project.project, home=project.world.home, watching=False) as opened:
-            tools = [action for action in opened.history.actions.values() if action.is_tool]
+            recorded = opened.history.actions.values()
+            tools = [action for action in recorded if action.is_tool and not action.is_own]
             changes = [change for action in tools for change in action.changes]
         assert not any(change.shared_with or change.in_doubt for change in changes), "nobody is beside them"
         (command,) = [action for action in tools if "claude" in action.name and action.name != "Bash"]

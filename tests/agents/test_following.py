@@ -106,7 +106,10 @@ def test_reading_needs_no_record_but_keeps_the_rules(desk: Path, tb: Workspace) 
     assert [action.name for action in tb.history.actions.values()] == ["mcp__files__Read"]
     assert tb.undo().verdict in ("clean", "unknown")
     assert not (desk / "by-mcp").exists()
+    client.end()  # beside a session a change of the settings would not hold by itself
     (desk / "takeback.toml").write_text('[rules.tools]\ndeny = ["Read"]\n')
+    client = Agent("claude-code", desk, "session-2")
+    client.prompt("look again", "p2")
     assert "Read was refused" in refusal(client.pre("Read", read, "r3"))
 
 

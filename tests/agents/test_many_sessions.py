@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from takeback.core.history import History
+from takeback.core.subjects import Action
 from takeback.opening import open_workspace
 from tests.world.picture import Picture, differences, picture
 
@@ -100,17 +101,23 @@ def together(works: Sequence[tuple[Hooked, str]], state: Path) -> None:
     assert [session.answers for session, _ in works] == [[]] * len(works), "each call was protected, silently"
 
 
+def calls_of_agents(history: History) -> dict[str, Action]:
+    """What the sessions did. What `takeback install` wrote is recorded too, and is the human's."""
+    return {id: action for id, action in history.actions.items() if action.is_tool and not action.is_own}
+
+
 def authors(history: History) -> Counter[str]:
     """How many changes are of one, and how many of one of several. Each has the right one among them."""
     found: Counter[str] = Counter()
-    begin = min(action.seq for action in history.actions.values() if action.is_tool)
-    sessions = {id: history.runs[a.stream].began.session for id, a in history.actions.items() if a.is_tool}
+    calls = calls_of_agents(history)
+    begin = min(action.seq for action in calls.values())
+    sessions = {id: history.runs[call.stream].began.session for id, call in calls.items()}
     for action in history.actions.values():
         for change in action.changes:
             name = str(change.target).partition("/")[0]
             if name not in NAMES or action.seq < begin:
                 continue
-            assert action.is_tool, f"{change.target} is nobody's: {action}"
+            assert action.id in calls, f"{change.target} is nobody's: {action}"
             assert not change.in_doubt, (change, action)
             told = {sessions[id] for id in (action.id, *change.shared_with)}
             assert name in told, f"{change.target} is said to be by {told}"
@@ -119,7 +126,7 @@ def authors(history: History) -> Counter[str]:
 
 
 def no_call_is_missing(history: History) -> None:
-    calls = [action for action in history.actions.values() if action.is_tool]
+    calls = calls_of_agents(history).values()
     assert Counter(history.runs[a.stream].began.session for a in calls) == (
         dict.fromkeys(NAMES, CALLS) | {"first": 1}
     )
@@ -147,7 +154,7 @@ def test_in_one_project(tmp_path: Path) -> None:
 
         with open_workspace(project.project, home=project.world.home, watching=False) as opened:
             history = opened.history
-            runs = {run.began.session: run.id for run in history.runs.values()}
+            runs = {run.began.session: run.id for run in history.runs.values() if run.began.detached}
             counted = authors(history)
             assert sum(counted.values()) >= SESSIONS * CALLS
             no_call_is_missing(history)
@@ -205,7 +212,6 @@ def test_real_clients_in_one_project(tmp_path: Path) -> None:
         with clients.model(tmp_path, script) as model, ThreadPoolExecutor(SESSIONS) as pool:
             list(pool.map(lambda name: clients.claude_code(model, project.desk, f"[scene {name}] go"), NAMES))
         with open_workspace(project.project, home=project.world.home, watching=False) as opened:
-            calls = [action for action in opened.history.actions.values() if action.is_tool]
-            assert len(calls) == SESSIONS * CALLS
+            assert len(calls_of_agents(opened.history)) == SESSIONS * CALLS
             assert opened.undo(*opened.history.runs).verdict == "clean"
         assert project.changes_since(before) == []

@@ -27,8 +27,18 @@ def held(client: Agent, tool: str, args: dict[str, Any]) -> str:
     return refusal(client.pre(tool, args, f"held-{client.calls}"))
 
 
+ABOVE_HOME = "~/" + "../" * 40
+"""The root, wherever the home of whoever runs this lies."""
+
+
 @pytest.mark.parametrize(
-    "path", ["/dev/sda", "/proc/sys/kernel/hostname", "/sys/power/state", "~/../../proc/1/mem"]
+    "path",
+    [
+        "/dev/sda",
+        "/proc/sys/kernel/hostname",
+        "/sys/power/state",
+        pytest.param(f"{ABOVE_HOME}proc/1/mem", id="~/../proc/1/mem"),
+    ],
 )
 def test_an_editor_that_writes_to_the_machine_is_held_as_a_redirection_is(path: str, client: Agent) -> None:
     assert held(client, "Bash", {"command": f"echo x > {path}"})

@@ -149,6 +149,7 @@ def test_in_the_middle_of_takeback_run(root: Path) -> None:
     assert is_clean(root)
 
 
+@takeback.action(effect="restorable")
 def work(path: str) -> None:
     with open(path, "a") as file:
         file.write("x")
