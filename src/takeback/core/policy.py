@@ -82,6 +82,8 @@ class Decision(msgspec.Struct, frozen=True):
     rule: str = ""
     why: str = ""
     how: str = ""
+    hint: str = ""
+    """What whoever wrote the call can do about it without another rule."""
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -240,7 +242,7 @@ def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
     how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
     if do is None and use.undeclared:
         why = "its effect is unknown: nobody declared it, and on autopilot nobody would see what it does"
-        yield Decision(Ruling.DENY, "autopilot", why, f"{_declare(name)}; or {how}")
+        yield Decision(Ruling.DENY, "autopilot", why, how, _declare(name))
     elif do in (Ruling.ASK, Ruling.DENY):
         why = "effects of this kind are denied" if do is Ruling.DENY else "a human has to approve it"
         # It is not the shell that is irreversible, but what it is to run.

@@ -269,10 +269,10 @@ def refuse_on_autopilot(
     """
     if found.effect is e.Effect.IRREVERSIBLE:
         said = f"{found.why}, and that cannot be taken back"
-        rule, hint = "autopilot", "run it without --autopilot"
+        rule = "autopilot"
     elif found.effect is e.Effect.UNKNOWN and unknown in (Ruling.ASK, Ruling.DENY):
         said = f"its effect is unknown ({found.why})"
-        rule, hint = "effects.unknown", "run it without --autopilot"
+        rule = "effects.unknown"
     else:
         return
     parent = parent if parent in ledger.refresh().actions else ""
@@ -281,5 +281,6 @@ def refuse_on_autopilot(
     ledger.append([refused, e.RunEnded(e.Outcome.STOPPED, "its command was refused")], began.id)
     raise RefusedError(
         f"{name} was refused: {said}. It was not started",
-        hint=f"the rule is {rule}: {hint}",
+        hint=f"the rule is {rule}",
+        how="run it without --autopilot",
     )
