@@ -128,6 +128,10 @@ class RefusedError(ConflictError):
         """How whoever owns the rules could allow it. For a human: a model might do it, so `str()` leaves it out."""
 
 
+class RefusedByRule(RefusedError):
+    """A rule that a human wrote down says no to a command; nothing was started."""
+
+
 class InvariantBroken(ConflictError):
     """Something that must hold does not; the run stops at once, and nothing is tried again."""
 
