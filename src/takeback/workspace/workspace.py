@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 import msgspec
@@ -21,10 +21,18 @@ from takeback.engine.outbox.check import disagreements
 from takeback.engine.prune import Pruned
 from takeback.engine.rollback.paths import path_filter
 from takeback.engine.rollback.report import RollbackReport
-from takeback.errors import ConflictError, CorruptionError, RefusedError, RollbackIncomplete, UsageError
+from takeback.errors import (
+    ConflictError,
+    CorruptionError,
+    RefusedError,
+    RollbackIncomplete,
+    TakebackError,
+    UsageError,
+)
 from takeback.ports.journal import Finding
 from takeback.settings import environment
 from takeback.system.clock import SystemClock
+from takeback.workspace import lost_history
 from takeback.workspace.lost_history import FRESH
 from takeback.workspace.running import Running
 
@@ -178,6 +186,8 @@ class Workspace(Running):
         on_conflict: str = "stop",
     ) -> RollbackReport:
         """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        if not (wanted or to or agent):
+            self._refuse_older()
         with self._missing_told():
             self._refuse_own(wanted)
             report = self.rollbacks.undo(
@@ -203,6 +213,7 @@ class Workspace(Running):
 
     def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Take the most recent rollback back."""
+        self._refuse_older()
         return self._complete(self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict)))
 
     def restore(
@@ -213,6 +224,12 @@ class Workspace(Running):
             chosen = path_filter(self.root, self.history, paths)
             report = self.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview)
         return self._complete(report)
+
+    def _refuse_older(self) -> None:
+        """What was done last is not known to a history that was cut: something older would be taken for it."""
+        if (gone := self.lost) and gone.noted:
+            self.notices.clear()  # the error says the same
+            raise gone.error
 
     def _complete(self, report: RollbackReport) -> RollbackReport:
         """This report, if all that was promised is done and verified, and nothing to do means nothing was done."""
@@ -349,6 +366,8 @@ class Workspace(Running):
         if "store" in self.__dict__:
             self.store.close()
         self.ledger.rest()
+        with suppress(TakebackError):  # a journal that cannot be read has told so, and nothing else depends on it
+            lost_history.note_head(self.state, self.root, self.journal)
         self.journal.close()
 
     def __enter__(self) -> Workspace:

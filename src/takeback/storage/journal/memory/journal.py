@@ -84,6 +84,9 @@ class InMemoryJournal:
             rows, anchored = self.rows[:], dict(self.anchored)
         return audit(rows, anchored)
 
+    def anchored(self) -> Head:
+        return self.head()
+
     def sync(self) -> None:
         """Nothing outlives the process."""
 
