@@ -484,7 +484,8 @@ def is_part(action: RecordedAction) -> bool:
     began = action.began
     if not isinstance(began, e.ActionBegan) or began.key or began.process is not None:
         return False
-    return bool(began.step and began.parent)
+    # A transaction in a database has a step and a parent too, and is not looked around.
+    return bool(began.step and began.parent and began.marks)
 
 
 def _is_inside(action: RecordedAction, other: RecordedAction) -> bool:
