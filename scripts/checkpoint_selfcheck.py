@@ -172,6 +172,10 @@ class BackendError(TakebackError):
         self.retryable = retryable
 
 
+class NoRoom(BackendError):
+    """The disk is full."""
+
+
 class DeliveryFailed(BackendError):
     """What was deferred did not get through. A handler may raise it to say more than that it failed."""
 
@@ -258,94 +262,202 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 # Runs are bounded, so that a long line costs its length and not the square of it.
 _NAME = (
-    r"[\w.-]{0,60}(?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|auth(?!or)|credentials?"
-    r"|private[-_]?key)[\w-]{0,60}"
+    r"[\w.-]{0,60}(?:(?<!by)(?<!com)pass(?!es|ed|ing|iv|age|enger|port|[-_]?through)(?:word|wd|phrase|code)?"
+    r"|(?<![a-z])pwd?(?![a-z])|secret|(?<!max[-_])(?<!num[-_])token(?!iz)|(?:api|access|auth|account)[-_]?key"
+    r"|auth(?!or|entic)|credentials?|private[-_]?key)"
+    r"(?![\w.-]{0,60}[-_](?:file|fd|path|dir|stdin|type|mode|ttl|length|policy|url|uri|count|sock)(?!\w))[\w.-]{0,60}"
 )
-_VALUE = r"(?:\"[^\"]*\"|'[^']*'|[^\s|;&\"']+)"
-# The words of one simple command up to the option in question.
+_QUOTED = r"'\"'\"'[^'\"]*'\"'\"'|\\\"[^\"\\]*\\\"|\"[^\"]*\"|'[^']*'"
+_PLAIN = r"(?:[^\s|;&\"'\\]|\\.|\"[^\"\s|;&]*\"|'[^'\s|;&]*')+"
+_VALUE = rf"(?:{_QUOTED}|{_PLAIN})"
+# A word that is no option, nothing that a shell reads, and not empty.
+_GIVEN = rf"(?![-<>]|''|\"\"){_VALUE}"
+# The words of one simple command up to the option in question, and options before a word.
 _WORDS = r"[^|;&\n]{0,200}?\s"
+_OPTIONS = r"(?:-\S+[ \t]+){0,9}"
+
+# Options that are a password, a token or a key only with these programs.
+_OF_PROGRAMS: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (("mysql", "mariadb"), r"mysql|mysqldump|mysqladmin|mariadb", "-p(?![ \t])"),
+    (("sshpass",), "sshpass", "-p"),
+    (
+        ("login", "twine"),
+        r"(?:docker|podman|helm)\s+(?:registry\s+)?login|az(?:\s+(?!login)[\w-]+){0,5}\s+login|oc\s+login|twine",
+        "-p",
+    ),
+    (("mongo", "mycli", "cqlsh", "cypher", "snowsql"), r"mongo\w*|mycli|cqlsh|cypher-shell|snowsql", "-p"),
+    (("beeline", "ncftp", "rdesktop", "rabbitmqadmin"), r"beeline|ncftp\w*|rdesktop|rabbitmqadmin", "-p"),
+    (("poetry", "keychain", "useradd", "usermod"), r"poetry\s+publish|unlock-keychain|user(?:add|mod)", "-p"),
+    (
+        ("sqlcmd", "bcp", "isql", "ipmitool", "mosquitto"),
+        r"sqlcmd|bcp|isql|ipmitool|mosquitto_(?:pub|sub)",
+        "-P",
+    ),
+    (("zip",), r"(?:un)?zip", "-P"),
+    (("7z", "rar"), r"7z[ar]?|(?:un)?rar", "-h?p(?![ \t])"),
+    (("ssh-keygen",), "ssh-keygen", "-N"),
+    (("ssh-keygen",), "ssh-keygen", "-P"),
+    (("ldap",), r"ldap\w+", "-w"),
+    (("ldappasswd",), "ldappasswd", "-[as]"),
+    (("security",), "security", "-w"),
+    (("snmp",), r"snmp\w+", "-A"),
+    (("snmp",), r"snmp\w+", "-X"),
+    (("openssl",), "openssl", "(?:-k|-K|-hmac)(?![a-z])"),
+    (("openssl",), "openssl", "-macopt[ \t]+(?:hex)?key:"),
+    (("uv", "vercel", "doctl"), r"uv\s+publish|vercel|doctl\s+auth\s+init", "-t"),
+    (("netlify",), "netlify", "-a"),
+    (("gitlab-runner",), "gitlab-runner", "-r"),
+    (("gh",), r"gh\s+secret\s+set", "(?:-b|--body)"),
+    (("keyvault",), r"az\s+keyvault\s+secret\s+set", "--value"),
+    (("securestring",), r"aws\s+ssm\s+put-parameter\b(?=[^|;&\n]{0,300}SecureString)", "--value"),
+    (("xfreerdp", "signtool"), "xfreerdp3?|signtool", "/p:?"),
+    (("caddy",), r"caddy\s+hash-password", "--plaintext"),
+)
+
+# Commands whose next word is a password, a token or a key.
+_NEXT_WORD: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("login",), r"(?:cargo|wandb)\s+login"),
+    (("vault",), r"vault\s+login"),
+    (("bw ",), r"bw\s+(?:unlock|login[ \t]+[^\s-]\S*)"),
+    (("snyk", "ngrok"), r"snyk\s+auth|ngrok\s+(?:config\s+add-)?authtoken"),
+    (("rclone",), r"rclone\s+obscure"),
+    (("rclone",), rf"rclone\s+config\s+(?:create|update)\b{_WORDS}(?:\w*secret\w*|pass|\w*token)"),
+    (("ansible-vault",), r"ansible-vault\s+encrypt_string"),
+    (("rabbitmqctl",), r"rabbitmqctl\s+(?:add_user|change_password)[ \t]+\S+"),
+    (("drush",), r"drush\s+(?:upwd|user:password)[ \t]+\S+"),
+    (("mosquitto_passwd",), r"mosquitto_passwd[ \t]+-b[ \t]+\S+[ \t]+\S+"),
+    (("wpa_passphrase",), r"wpa_passphrase[ \t]+\S+"),
+    (("mysqladmin",), rf"mysqladmin\b{_WORDS}password"),
+    (("nmcli",), rf"nmcli\b{_WORDS}password"),
+    (("mc alias",), r"mc\s+alias\s+set[ \t]+\S+[ \t]+\S+[ \t]+\S+"),
+    (("http-basic",), r"config[ \t]+http-basic\.\S+[ \t]+\S+"),
+    (("passwd",), r"(?:openssl\s+passwd|mkpasswd)(?:[ \t]+-(?:m|s|S|R|salt|method)[ \t]+\S+){0,3}"),
+    (("smbclient",), r"smbclient[ \t]+//\S+"),
+    (("redis-cli",), r"(?i:redis-cli\b[^|;&\n]{0,200}?\sauth(?:[ \t]+[^\s-]\S*(?=[ \t]+[^\s|;&]))?)"),
+    (("setenv", "set -"), rf"(?:setenv|set[ \t]+-\w+)[ \t]+(?i:{_NAME})"),
+    (("login",), r"login[ \t]+\S+\s+password"),
+)
+
+# Programs that read a password, or something to be kept secret, from their input.
+_ASKING = (
+    r"(?:sudo\b[^|;&\n]{0,200}?\s-\w{0,9}S\b|(?:sudo\s+)?(?:(?:ch|smb|vnc)?passwd|su|kinit|cryptsetup)\b(?!-)"
+    r"|[^|;&\n<]{0,200}?(?:--password-stdin|--with-token|--passphrase-fd[ =]0)"
+    r"|(?:docker|podman)\s+secret\s+create\b|gcloud\s+secrets\b|gh\s+secret\s+set\b|wrangler\s+secret\s+put\b"
+    r"|vercel\s+env\s+add\b|pass\s+insert\b|keepassxc-cli\b)"
+)
+_ASKING_HINTS = (
+    *("sudo", "passwd", "kinit", "cryptsetup", "--p", "--with-token", "su"),
+    *("secret", "vercel", "pass", "keepass"),
+)
 
 # A secret that stands behind what announces it: the hints, and a shape whose first group stays.
 ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
-    # NAME=…, name: …, --name …
+    # What is given to a store of secrets, or to a program that asks for one, before any part of it is hidden
+    (("vault",), r"(\bvault\s+(?:kv\s+(?:put|patch)|write)[ \t]+(?:-\S+[ \t]+){0,9}\S+[ \t]+)[^|;&\n]+"),
+    (("fly", "travis"), r"(\b(?:fly(?:ctl)?\s+secrets\s+set|travis\s+encrypt)[ \t]+)[^|;&\n]+"),
     (
-        ("pass", "secret", "token", "key", "auth", "cred"),
-        rf"(?i)((?:^|[\s\"'&?;,:/]){_NAME}\s*=\s*)(?:\"[^\"]*\"|'[^']*'|[^\s&;\"']+)",
+        ("pulumi",),
+        rf"(\bpulumi\s+config\s+set\b(?=[^|;&\n]{{0,200}}--secret)[ \t]+{_OPTIONS}[^\s-]\S*[ \t]+{_OPTIONS}){_GIVEN}",
     ),
     (
-        ("pass", "secret", "token", "key", "cred"),
+        _ASKING_HINTS,
+        rf"(\b(?:echo|printf|yes)[ \t]+)(?:{_QUOTED}|[^|;&\n\"']){{1,500}}?(?=\s*\|\s*{_ASKING})",
+    ),
+    (("<<<",), rf"(\b{_ASKING}[^|;&\n<]{{0,200}}<<<\s*){_VALUE}"),
+    (("<<<",), rf"(\bread\b[^|;&\n<]{{0,200}}\s(?i:{_NAME})[ \t]*<<<\s*){_VALUE}"),
+    (
+        ("<<",),
+        rf"(?s)(\b{_ASKING}[^|;&\n<]{{0,200}}<<-?[ \t]*[\"']?(?P<end>\w+)[\"']?[ \t]*\n).*?(?=\n\s*(?P=end)\b|\Z)",
+    ),
+    # NAME=…, name: …, --name …
+    (
+        ("pass", "secret", "token", "key", "auth", "cred", "pw"),
+        rf"(?i)((?:^|[\s\"'&?;,:/(\[{{#]){_NAME}[ \t]*=[ \t]*)(?:\([^)\n]{{0,300}}\)|{_VALUE})",
+    ),
+    (
+        ("pass", "secret", "token", "key", "cred", "pwd"),
         (
-            r"(?i)((?<![a-z])(?:pass(?:word|wd|phrase)|secret|(?:access|auth|bearer|refresh)?[-_]?token"
-            r"|api[-_]?key|secret[-_]?key|private[-_]?key|credentials?)[\"']?:\s+[\"']?)[^\s\"',;]{6,}"
+            r"(?i)((?:(?<![a-z])(?:pass(?:word|wd|phrase)|secret|(?:access|auth|bearer|refresh)?[-_]?token"
+            r"|(?:api|secret|private|subscription)[-_]?key|credentials?)|(?<=[-_])pass)\\?[\"']?:\s+\\?[\"']?)"
+            r"(?!\.\*)[^\s\"',;\\]{6,}"
         ),
     ),
     (
-        ("pass", "secret", "token", "key"),
-        r"(?i)(\"[\w-]{0,60}(?:password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key)\"\s*:\s*\")[^\"]+",
+        ("pass", "secret", "token", "key", "pwd"),
+        (
+            r"(?i)((?<![\w-])[\w-]{0,60}(?:pass(?:word|wd|phrase)?|pwd|secret|token|(?:api|access)[-_]?key)"
+            r"\\?[\"']?\s*:\s*\\?[\"'])[^\s\"'\\][^\"'\\\n]*"
+        ),
     ),
     (
-        ("pass", "secret", "token", "key", "auth", "cred"),
-        rf"(?i)((?<![\w-])-{_NAME}\s+)(?!-)(?:\"[^\"]*\"|'[^']*'|\S+)",
+        ("pass", "secret", "token", "key", "auth", "cred", "pw"),
+        rf"(?i)((?<![\w-])--?(?!-|(?:no|ask|prompt|skip|disable|enable|require|show|hide|with)[-_]){_NAME}\s+){_GIVEN}",
     ),
     (
-        ("config", "configure"),
-        rf"(?i)(\bconfig(?:ure)?\s+(?:set\s+)?(?:--?[\w-]+\s+){{0,9}}(?:[^\s:]*:)?{_NAME}\s+){_VALUE}",
+        ("config", "configure", "npm"),
+        rf"(?i)(\b(?:config(?:ure)?|npm)\s+(?:set\s+)?(?:--?[\w-]+\s+){{0,9}}(?:[^\s:]*:)?{_NAME}[ \t]+){_VALUE}",
+    ),
+    (
+        ("_key=",),
+        (
+            r"((?<![\w$])(?![A-Z0-9_]{0,60}(?:PUBLIC|PRIMARY|FOREIGN|SORT|CACHE|PARTITION|GROUP|HOST|INDEX|ROW|HASH|ORDER)"
+            r"_KEY=)[A-Z][A-Z0-9_]{0,60}_KEY=[\"']?)(?![/~.$])[^\s|;&\"']{8,}"
+        ),
     ),
     (("k-", "k_"), r"((?<![\w-])[srp]k[-_])[A-Za-z0-9_-]{16,}"),
+    (("sonar.login",), rf"(-Dsonar\.login=){_VALUE}"),
     # Headers, cookies, addresses
     (
         ("authorization", "x-api-key", "cookie"),
-        r"(?i)(\b(?:authorization|x-api-key|cookie)\s*:\s*(?:bearer\s+|basic\s+|token\s+)?)[^\s\"']+",
+        (
+            r"(?i)([\"'](?:authorization|x-api-key|(?:set-)?cookie)\s*:\s*(?:(?:bearer|basic|token|digest|apikey)\s+)?)"
+            r"[^\"'\n]+"
+        ),
+    ),
+    (
+        ("authorization", "x-api-key", "cookie"),
+        r"(?i)(\b(?:authorization|x-api-key|cookie)\s*:\s*[\"']?(?:bearer\s+|basic\s+|token\s+)?)(?!\[|(?:bearer|basic|token|digest|apikey)\s)[^\s\"']+",
     ),
     (("bearer",), r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*"),
     (("--cookie", "-b"), rf"(\bcurl\b{_WORDS}(?:--cookie[\s=]\s*|-b\s*))(?=[\"']?[^\s\"'=]+=){_VALUE}"),
     (("key=",), r"(?i)((?:Account|SharedAccess|Access)Key=)[A-Za-z0-9+/=]{20,}"),
+    (("key=", "sig"), r"(?i)([?&](?:key|sig|signature|x-amz-(?:signature|credential))=)[^\s&\"'#]{12,}"),
     (("://",), r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(?=@)"),
-    (("-u", "user"), r"((?:^|\s)(?:-u\s*|--(?:proxy-)?user[\s=]\s*)[^\s:]+:)\S+"),
-    # A short option means a password only with these programs.
-    (("mysql", "mariadb"), rf"(\b(?:mysql|mysqldump|mysqladmin|mariadb)\b{_WORDS}-p)[^\s|;&]+"),
-    (("sshpass",), rf"(\bsshpass\s+-p\s*){_VALUE}"),
-    (
-        ("login", "twine"),
-        rf"(\b(?:(?:docker|podman|helm)\s+(?:registry\s+)?login|az\s+(?:[\w-]+\s+){{0,5}}login|twine)\b{_WORDS}-p\s*){_VALUE}",
-    ),
-    (
-        ("mongo", "sqlcmd", "bcp"),
-        rf"(\b(?:mongo\w*\b{_WORDS}-p\s*|(?:sqlcmd|bcp)\b{_WORDS}-P\s*))(?!-){_VALUE}",
-    ),
+    (("://",), r"(\bhttps?://)[^\s/:@]{20,}(?=@)"),
+    (("curl",), rf"(\bcurl\b{_WORDS}(?:-x|--proxy)[\s=]\s*(?:\w+://)?[^\s:@]+:)[^\s@]+(?=@)"),
+    (("curl",), rf"(\bcurl\b{_WORDS}-\w{{0,9}}[uU][ \t]*[\"']?[^\s:\"']+:)[^\s\"']+"),
+    (("-u", "user"), r"((?:^|\s)(?:-u\s*|--(?:proxy-)?user[\s=]\s*)[^\s:]+:)(?!\d+\b)\S+"),
+    (("http", "xh"), rf"(\b(?:https?|xh)\b{_WORDS}-a[ \t]*[^\s:]+:)\S+"),
     (("redis-cli",), r"(\bredis-cli\b(?:\s+-\S+(?:\s+[^\s-]\S*)?){0,20}?\s+-a\s*)[^\s|;&]+"),
-    (("zip",), rf"(\b(?:un)?zip\b{_WORDS}-P\s*){_VALUE}"),
-    (("7z", "rar"), rf"(\b(?:7z[ar]?|(?:un)?rar)\b{_WORDS}-(?:h?p)){_VALUE}"),
-    (("ldap",), rf"(\bldap\w+\b{_WORDS}-w\s*){_VALUE}"),
     (
         ("smbclient", "rpcclient", "net"),
         rf"(\b(?:smbclient|rpcclient|net)\b{_WORDS}-U\s*[\"']?[^\s%\"']+%)[^\s|;&\"']+",
     ),
     (("lftp",), rf"(\blftp\b{_WORDS}-u\s*[^\s,]+,)[^\s|;&]+"),
+    (("sqlplus",), rf"(\bsqlplus\b{_WORDS}[^\s/]+/)[^\s@|;&]+"),
+    (
+        (".pgpass",),
+        r"((?:^|[\s\"'])[^\s:\"']{1,200}:(?:\d{1,5}|\*):[^\s:\"']{1,200}:[^\s:\"']{1,200}:)[^\s\"']+",
+    ),
+    # SQL and Python
+    (("identified",), rf"(?i)(\bidentified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?)(?:{_QUOTED})"),
+    (("password",), rf"(?i)(\b(?:user|role)\b[^;\n]{{0,200}}?\bpassword\s+)(?:{_QUOTED})"),
+    (
+        ("set_password(", "create_superuser(", "db.auth("),
+        r"(\b(?:set_password|create_superuser|db\.auth)\()[^)\n]{1,300}",
+    ),
     # The last word is the password: htpasswd -b FILE USER PASSWORD, htpasswd -nb USER PASSWORD
     (
         ("htpasswd",),
         rf"(\bhtpasswd\s+(?:-\S+\s+){{0,5}}-\w{{0,9}}b\w{{0,9}}\s+(?:-\S+\s+){{0,5}}(?:[^\s-]\S*\s+){{1,2}}){_VALUE}(?=\s*(?:$|[|;&\n]))",
     ),
     (("--from-literal",), r"(--from-literal[\s=]\s*[\"']?[^\s=]+=)[^\s\"']+"),
-    (("pass:",), r"((?:^|\s)-pass(?:in|out)?\s+[\"']?pass:)[^\s\"']+"),
-    (("vault",), rf"(\bvault\s+login\s+(?:-\S+\s+){{0,9}}(?:token=)?){_VALUE}"),
-    # What is fed to a program that asks for a password
-    (
-        ("sudo", "passwd", "kinit", "cryptsetup", "--password-stdin", "--with-token"),
-        (
-            rf"(\b(?:echo|printf)\s+(?:-\w+\s+){{0,5}}(?:'%s(?:\\n)?'\s+|\"%s(?:\\n)?\"\s+)?){_VALUE}"
-            r"(?=\s*\|\s*(?:sudo\b[^|;&\n]{0,200}\s-\w{0,9}S\b|(?:sudo\s+)?(?:ch)?passwd\b|(?:sudo\s+)?kinit\b"
-            r"|(?:sudo\s+)?cryptsetup\b|[^|;&\n]{0,200}--password-stdin|[^|;&\n]{0,200}--with-token))"
-        ),
+    (("pass:",), r"((?:^|\s)-pass(?:in|out|word)?\s+[\"']?pass:)[^\s\"']+"),
+    *(
+        (hints, rf"(\b(?:{programs})(?:\b|(?=\s)){_WORDS}(?:{option})(?:[ \t]*=[ \t]*|[ \t]*)){_GIVEN}")
+        for hints, programs, option in _OF_PROGRAMS
     ),
-    (
-        ("<<<",),
-        (
-            r"(\b(?:(?:ch)?passwd|kinit|cryptsetup|sudo\s[^|;&\n]{0,200}-\w{0,9}S|su)\b[^|;&\n<]{0,200}<<<\s*)"
-            rf"{_VALUE}"
-        ),
-    ),
+    *((hints, rf"(\b(?:{words})[ \t]+{_OPTIONS}){_GIVEN}") for hints, words in _NEXT_WORD),
 )
 
 # What a workflow file refuses besides, and the journal has rules of its own for.

@@ -56,7 +56,7 @@ from takeback.storage.generation import Generation
 from takeback.storage.lock import WorkspaceLock
 from takeback.storage.packs import PackStore
 from takeback.storage.packs.files import StoredContents
-from takeback.trusted import CONFIG, Held, Offer, changed_unseen, settings_of, without_intents
+from takeback.trusted import CONFIG, Held, Offer, changed_unseen, settings_of, targets, without_intents
 from takeback.witnessing import Lost
 
 BESIDE = "something beside the session that is open"
@@ -161,6 +161,8 @@ class Assembly:
                 version = known[-1].change.after.id if known else ""
                 names = tuple(map(str, offer.asked))
                 self.ledger.append([e.ConfigAccepted(version, config.actor(), config.FILE, names)])
+                for target in targets(self.root)[1:]:
+                    self.accept(target)
         self.__dict__.pop("settings", None)
 
     @property
@@ -171,7 +173,7 @@ class Assembly:
 
     def accept(self, target: Target) -> None:
         """A human has seen what an action wrote there, and wants it so."""
-        if self.history.untrusted_since(target):
+        if self.history.untrusted_since(target, beside=True):
             latest = self.history.timeline(target)[-1].change.after
             self.ledger.append([e.ConfigAccepted(latest.id, config.actor(), target.name)])
 

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 import platformdirs
 
+from takeback.core.codec import written
 from takeback.core.plan import ToolTarget
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
@@ -139,11 +140,15 @@ def read_config(root: Path) -> Config:
     return Config() if text is None else parse_config(text, root / FILE)
 
 
-def read_text(root: Path) -> bytes | None:
-    """The bytes of the workspace's takeback.toml, if there is one."""
-    path = root / FILE
+def read_text(root: Path, name: str = FILE) -> bytes | None:
+    """The bytes of the workspace's takeback.toml, if there is one; or of what it leads to as a link."""
+    path = root / name
     try:
-        return path.read_bytes()
+        # A pipe of that name would not answer.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{path} is not a file; nothing was done", hint="move it away")
+            return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -316,7 +321,7 @@ def debugging() -> bool:
 
 def actor() -> str:
     """Who is working here, for the log."""
-    return _variable("TAKEBACK_ACTOR")
+    return written(_variable("TAKEBACK_ACTOR"))
 
 
 def refuse_too_wide(root: Path) -> None:

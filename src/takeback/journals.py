@@ -15,6 +15,7 @@ from takeback.core.seats import Place
 from takeback.errors import BackendError, RunBusy, UsageError
 from takeback.faults import crash_point, reach
 from takeback.ports import Journal
+from takeback.resources.files.room import Reserve
 from takeback.storage import acceptance, places, stores
 from takeback.storage.anchor import Anchor
 from takeback.storage.lock import WorkspaceLock
@@ -46,6 +47,8 @@ def journal_of(state: Path) -> Journal:
 def opened(state: Path, kept: Kept | None) -> Journal:
     """The journal in this place."""
     if not kept or not kept.store:
+        # On a full disk not even a journal can be opened, which is all that is needed to make room again.
+        Reserve(state).release_if_tight()
         return SqliteJournal(state / JOURNAL)
     from takeback.storage.postgres.journal import PostgresJournal  # its driver is an extra
 

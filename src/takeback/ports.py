@@ -227,6 +227,8 @@ class Swap(msgspec.Struct, frozen=True):
     """What to do about parts of the target, rows of a database, that somebody else has changed."""
     shares_place: bool = False
     """Whether another resource writes to the same place in the same plan: an empty file that became a database."""
+    overwrites_others: bool = False
+    """Whether what is there now is not what an agent's action left there. Known when a plan is simulated."""
 
 
 class Swapped(msgspec.Struct, frozen=True):

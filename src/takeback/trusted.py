@@ -22,7 +22,7 @@ from takeback.core.intents import IntentEvent
 from takeback.loosening import Setting, holding, to_accept
 from takeback.ports import Contents, Journal
 from takeback.resources.files import deltas
-from takeback.resources.files.entry import version_of
+from takeback.resources.files.entry import FILE, LINK, Entry, entry_of, version_of
 from takeback.resources.files.resource import file_text, tree_of
 
 CONFIG = Target("files", config.FILE)
@@ -91,31 +91,60 @@ def settings_of(root: Path, history: History, contents: Kept, accepted: Collecti
     return Held(holding(given, accepted), pending, since, text)
 
 
+def targets(root: Path) -> list[Target]:
+    """What is accepted with the settings: the file, and where it is a link into the workspace what it leads to."""
+    path = root / config.FILE
+    led = _led(root, os.readlink(path)) if path.is_symlink() else None
+    return [CONFIG, led] if led else [CONFIG]
+
+
+def _led(root: Path, link: str) -> Target | None:
+    """Where such a link leads in the workspace; None where it leads out of it."""
+    path = os.path.relpath(os.path.normpath(root / link), root)
+    return None if path.startswith("..") else Target(CONFIG.resource, path)
+
+
 def _trusted(root: Path, history: History, contents: Kept) -> tuple[bytes | None, str]:
     """The file as no agent wrote it, and what wrote it since."""
     running = [action for action in history.open_actions() if action.is_tool]
     if running:
         # It may be writing the file now.
         marks = [m for m in getattr(running[0].began, "marks", ()) if m.resource == CONFIG.resource]
-        return (_recorded(marks[0], contents) if marks else config.read_text(root)), ""
-    if entry := history.untrusted_since(CONFIG, beside=True):
-        return file_text(contents()[0], entry.change.before), entry.action
+        return (_recorded(root, history, marks[0], contents) if marks else config.read_text(root)), ""
     recorded = history.marks.get(CONFIG.resource)
+    for target in targets(root):
+        if recorded and (entry := history.untrusted_since(target, beside=True)):
+            return _text(root, history, recorded, entry_of(entry.change.before), contents), entry.action
     if recorded and history.is_in_session:
         # What is on disk may be what something in the background wrote just now: nobody has recorded it yet.
-        return _recorded(recorded, contents), ""
+        return _recorded(root, history, recorded, contents), ""
     return config.read_text(root), ""
 
 
 def changed_unseen(root: Path, history: History, contents: Kept) -> bool:
     """Whether the file is another one than was last recorded."""
     recorded = history.marks.get(CONFIG.resource)
-    return recorded is not None and _recorded(recorded, contents) != config.read_text(root)
+    return recorded is not None and _recorded(root, history, recorded, contents) != config.read_text(root)
 
 
-def _recorded(mark: Mark, contents: Kept) -> bytes | None:
-    kept, get = contents()
-    return file_text(kept, version_of(deltas.lookup(tree_of(mark.state), os.fsencode(config.FILE), get)))
+def _recorded(root: Path, history: History, mark: Mark, contents: Kept) -> bytes | None:
+    return _text(root, history, mark, _entry(mark, CONFIG, contents), contents)
+
+
+def _text(root: Path, history: History, mark: Mark, entry: Entry | None, contents: Kept) -> bytes | None:
+    """What the settings read as. Of a link, what it leads to: as recorded, or outside the workspace as it is now."""
+    if entry is not None and entry.kind == LINK:
+        link = os.fsdecode(entry.content)
+        led = _led(root, link)
+        if led is None:
+            return config.read_text(root, link)
+        written = history.untrusted_since(led, beside=True)
+        entry = entry_of(written.change.before) if written else _entry(mark, led, contents)
+    return file_text(contents()[0], version_of(entry)) if entry and entry.kind == FILE else None
+
+
+def _entry(mark: Mark, target: Target, contents: Kept) -> Entry | None:
+    return deltas.lookup(tree_of(mark.state), os.fsencode(target.name), contents()[1])
 
 
 def without_intents(journal: Journal) -> History:

@@ -175,8 +175,8 @@ class Workspace(Running):
         on_conflict: str = "stop",
     ) -> RollbackReport:
         """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
-        self._refuse_own(wanted)
         with self._missing_told():
+            self._refuse_own(wanted)
             report = self.rollbacks.undo(
                 wanted,
                 to=_id(to),

@@ -41,6 +41,9 @@ WAYS = {
     "nohup": "nohup sh -c '{0}' > /dev/null 2>&1 &",
     "setsid": "setsid sh -c '{0}' > /dev/null 2>&1 < /dev/null &",
     "no environment": "env -i setsid sh -c '{0}' > /dev/null 2>&1 < /dev/null &",
+    "another brand": (
+        "bash -c 'ulimit -x 0; exec env -i setsid sh -c \"{0}\"' > /dev/null 2>&1 < /dev/null &"
+    ),
     "grandchild": "sh -c '(setsid env -i sh -c \"{0}\" > /dev/null 2>&1 < /dev/null &) &' > /dev/null 2>&1",
     "daemon": f"{sys.executable} ../daemonize.py '{{0}}'",
 }

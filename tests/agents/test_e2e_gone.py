@@ -74,6 +74,18 @@ def test_claude_code_shows_it_once(tmp_path: Path) -> None:
     assert json.loads(first["stdout"]) == {"systemMessage": failing_open.GONE}
 
 
+def test_a_program_that_hangs_does_not_hold_opencode_up(tmp_path: Path) -> None:
+    """The other clients end a hook that takes too long by themselves."""
+    desk, script = at(tmp_path, "opencode")
+    place = apply.place("opencode", project=desk.project, home=desk.home, user=False)
+    apply.installing("opencode", place, "sleep 600").make()
+    place.write_text(place.read_text().replace("const WAIT_MS = 60_000", "const WAIT_MS = 300"))
+    with clients.model(tmp_path, script) as model:
+        clients.opencode(model, desk, "[scene work] go")
+    assert (desk.project / "made.txt").read_text() == "made\n"
+    assert not (desk.project / "old.txt").exists()
+
+
 @pytest.mark.parametrize(
     "remains", ["nothing", "a script without its Python", "a script without its package"]
 )

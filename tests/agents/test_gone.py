@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -110,6 +111,31 @@ def test_every_event_goes_on_and_the_first_one_says_why(
     assert list(answers) == [settings.layout(agent).events[0]]
     (text,) = first.values()
     assert "Takeback" in text and "can be taken back" in text
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        "daemon/rouse.py",
+        "agents/dialects/claude_code.py",
+        "agents/following.py",
+        "agents/telling.py",
+    ],
+)
+def test_one_file_that_is_missing_is_said_once_too(gone: str, tmp_path: Path) -> None:
+    """Here Python has all packages, so that Takeback gets as far as that file."""
+    made, path = Installation(tmp_path), tmp_path / "settings.json"
+    made.python = Path(sys.executable)
+    apply.installing("claude-code", path, made.command("claude-code")).make()
+    (made.package / gone).unlink()
+    try:
+        said = {event: told(path, "claude-code", event, tmp_path) for event in settings.CLAUDE_CODE}
+    finally:
+        stop = [sys.executable, "-m", "takeback", "daemon", "stop"]
+        subprocess.run(stop, env=os.environ | {"TAKEBACK_HOME": str(tmp_path / "state")}, check=True)
+    assert {event: done.returncode for event, done in said.items()} == dict.fromkeys(said, 0)
+    (first,) = [json.loads(done.stdout) for done in said.values() if done.stdout]
+    assert "Takeback" in first["systemMessage"] and "hookSpecificOutput" not in first
 
 
 def test_a_python_that_ends_like_a_refusal_refuses_nothing(tmp_path: Path) -> None:

@@ -205,6 +205,43 @@ def test_all_that_goes_on_recording_is_named(desk: Desk) -> None:
     assert desk.do("uninstall", "claude-code", "--json").json["remaining"] == []
 
 
+@pytest.mark.parametrize(
+    "agent, on, off",
+    [
+        ("claude-code", '{"disableAllHooks": false}', '{"disableAllHooks": true}'),
+        ("gemini", '{"hooksConfig": {"enabled": true}}', '{"hooksConfig": {"enabled": false}}'),
+    ],
+)
+def test_hooks_that_nearer_settings_switch_on_again_go_on_recording(
+    agent: str, on: str, off: str, desk: Desk
+) -> None:
+    """Seen with Claude Code: the nearest file that says anything about it decides."""
+    own, near = desk.settings(agent, user=True), desk.settings(agent)
+    for path, text in ((own, off), (near, on)):
+        path.parent.mkdir()
+        path.write_text(text)
+    desk.do("install", agent, "--user")
+    assert desk.do("install", agent, "--json").json["switched_off_by"] is None
+    said = desk.do("uninstall", agent).stdout
+    assert "is not recorded" not in said and f"Those in {own} stay" in said
+    near.write_text(off)
+    own.write_text(own.read_text().replace(off[1:-1], on[1:-1]))
+    assert desk.do("uninstall", agent, "--json").json["remaining"] == []
+
+
+@pytest.mark.parametrize(
+    "name, scope", [("settings.json", " --scope project"), ("settings.local.json", " --scope local")]
+)
+def test_a_plugin_of_the_project_is_taken_out_where_it_is(name: str, scope: str, desk: Desk) -> None:
+    path = desk.root / ".claude" / name
+    path.parent.mkdir()
+    path.write_text('{"enabledPlugins": {"takeback@takeback": true}}')
+    said = desk.do("uninstall", "claude-code").stdout
+    assert f"claude plugin uninstall takeback@takeback{scope}\n" in said
+    # It begins with the first event too, like hooks in settings.
+    assert desk.do("status", "--json").json["hooks"] == ["claude-code"]
+
+
 def test_status_knows_hooks_that_wait_for_their_agent(desk: Desk) -> None:
     assert "takeback install AGENT" in desk.do("status").stdout
     assert "takeback install AGENT" in desk.do("undo", code=2).stderr

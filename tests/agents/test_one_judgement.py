@@ -63,6 +63,12 @@ def test_our_own_journal_is_held_from_every_tool(client: Agent, tb: Workspace) -
         "mcp__files__put": {"uri": f"file://{journal}", "text": ""},
         "mcp__files__delete_directory": {"path": str(tb.state)},
         "mcp__files__edit": {"edits": [{"filePath": str(journal)}]},
+        "mcp__files__save": {"fileName": str(journal)},
+        "mcp__files__load": {"uri": f"file:{journal}"},
+        "mcp__files__out": {"out": str(journal)},
+        "mcp__files__resource": {"resource": f"file://{journal}"},
+        "mcp__files__many": {"files": {str(journal): "text"}},
+        "mcp__files__each": {"files": [{"name": str(journal), "text": ""}]},
     }
     for tool, args in calls.items():
         assert "Takeback keeps its own state there" in held(client, tool, args), tool
@@ -91,7 +97,17 @@ def test_a_patch_to_our_own_journal_is_held(desk: Path, tb: Workspace) -> None:
         {"commands": ["ls", "git push origin main"]},
         {"steps": [{"cmd": "ls"}, {"cmd": "git push"}]},
         {"argv": ["git", "push"]},
+        {"command": "git", "arguments": ["push"]},
+        {"program": "git", "args": ["push"]},
+        {"cmd": {"program": "git", "args": ["push"]}},
+        {"commands": {"first": "ls", "then": "git push"}},
+        {"commandLine": "git push"},
+        {"cmdline": "git push"},
+        {"execute": "git push"},
+        {"query": "-- once more\n/* and */ DELETE FROM users"},
+        {"queries": ["select 1", "TRUNCATE users"]},
         {"sql": "DROP TABLE users"},
+        {"sql": "-- a comment\nDROP TABLE users"},
         {"query": "delete from users"},
         {"statements": ["select 1", "UPDATE users SET a = 1"]},
         {"target": "/dev/sda"},
@@ -115,6 +131,8 @@ def test_what_others_bring_along_is_read_by_the_names_of_its_arguments(
         {"path": "src", "target": "production", "to": "someone@example.org"},
         {"source": "/etc/hostname"},
         {"content": "git push", "text": "DROP TABLE users"},
+        {"program": "news", "name": "git push", "resource": "users/1", "arguments": {"text": "git push"}},
+        {"query": "-- what does DELETE FROM mean"},
     ],
 )
 def test_what_only_reads_or_says_something_is_not_held(args: dict[str, Any], client: Agent) -> None:

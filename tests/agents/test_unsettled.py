@@ -23,14 +23,18 @@ def ran_badly(desk: Path, *commands: str) -> Agent:
     client.ran("rm app.py", "c0")
     for number, command in enumerate(commands, 1):
         client.shell(command, f"c{number}")
-        client.tell(
-            "PostToolUseFailure",
-            tool_name="Bash",
-            tool_input={"command": command},
-            tool_use_id=f"c{number}",
-            error="Exit code 1",
-        )
+        failed(client, command, f"c{number}")
     return client
+
+
+def failed(client: Agent, command: str, call: str) -> None:
+    client.tell(
+        "PostToolUseFailure",
+        tool_name="Bash",
+        tool_input={"command": command},
+        tool_use_id=call,
+        error="Exit code 1",
+    )
 
 
 @pytest.fixture
@@ -97,17 +101,59 @@ def test_what_it_changed_here_is_taken_back_with_the_report(desk: Path, tb: Work
     client = ran_badly(desk)
     client.shell(f"touch made && {PUSH}", "c1")
     (desk / "made").touch()
-    client.tell(
-        "PostToolUseFailure",
-        tool_name="Bash",
-        tool_input={"command": f"touch made && {PUSH}"},
-        tool_use_id="c1",
-        error="Exit code 1",
-    )
+    failed(client, f"touch made && {PUSH}", "c1")
     assert world.run("undo").code == 6
     assert not (desk / "made").exists() and not (desk / "app.py").exists()
     assert world.run("undo").code == 0
     assert (desk / "app.py").exists()
+
+
+def test_what_it_changed_here_comes_back_also_where_the_call_did_not_happen(
+    desk: Path, tb: Workspace, world: World
+) -> None:
+    client, command = ran_badly(desk), f"touch made && {PUSH}"
+    client.shell(command, "c1")
+    (desk / "made").touch()
+    failed(client, command, "c1")
+    *_, pushed = tb.history.actions
+    said = world.run("settle", pushed, "--did-not").stdout
+    assert "taken back" not in said
+    log = world.run("log").stdout
+    assert "did not happen" in log and "taken back" not in log
+    done = world.run("undo")
+    assert done.code == 0 and not (desk / "made").exists()
+    assert world.run("undo").code == 0 and (desk / "app.py").exists()
+    assert "did not happen, taken back" in world.run("log").stdout
+
+
+def test_what_was_settled_after_an_undo_is_not_called_incomplete(
+    desk: Path, tb: Workspace, world: World
+) -> None:
+    ran_badly(desk, PUSH)
+    *_, pushed = tb.history.actions
+    assert world.run("status", "--json").json["in_doubt"] == [pushed]
+    assert world.run("undo").code == 6
+    assert "is incomplete" in world.run("status").stdout
+    world.run("settle", pushed, "--did-not")
+    said = world.run("status")
+    assert "incomplete" not in said.stdout and "unknown" not in said.stdout
+    assert world.run("status", "--json").json["in_doubt"] == []
+
+
+def test_an_undo_that_changed_nothing_offers_no_redo(desk: Path, world: World) -> None:
+    """It would bring back something else: what was taken back before."""
+    ran_badly(desk, PUSH)
+    done = world.run("undo")
+    assert done.code == 6 and "takeback redo" not in done.said
+    assert "it is unknown whether 1 thing is as before" in done.stderr and "not as before" not in done.stderr
+    assert "takeback redo" in world.run("undo").stdout
+
+
+def test_what_one_agent_left_unsettled_is_said_too(desk: Path, tb: Workspace, world: World) -> None:
+    ran_badly(desk, PUSH)
+    *_, pushed = tb.history.actions
+    assert [world.run("undo", "--agent", "claude-code").code for _ in range(2)] == [6, 0]
+    assert pushed in world.run("undo", "--agent", "claude-code").stdout
 
 
 def test_a_human_settles_it(desk: Path, tb: Workspace, world: World) -> None:

@@ -43,6 +43,33 @@ def main(folder: str) -> None:
         assert reserve.exists(), name
         world.undo()
         assert world.changes_since(before) == [], name
+    filled_by_a_human(world)
+
+
+def filled_by_a_human(world: Inside) -> None:
+    """Undo does its work; and nothing of a human's that cannot be kept is removed or overwritten."""
+    for script in (f"{FILL} > theirs", f"{FILL} >> notes.md"):
+        world.human("plan.md", "old\n")
+        world.human("theirs", "")
+        first, before = world.save(), world.look()
+        world.agent("echo new > plan.md; echo more > other.md; echo more >> notes.md")
+        subprocess.run(["sh", "-c", script], cwd=world.root, stderr=subprocess.DEVNULL)
+        full = world.look()
+        for words in (["restore", first], ["undo", "--on-conflict", "overwrite"]):
+            if "notes" in script or "restore" in words:
+                done = world.do(*words, "--json", code=3)
+                assert "it would be lost" in done.stdout, (script, words, done)
+                assert world.changes_since(full) == [], (script, words, done)
+        world.undo("--on-conflict", "keep")
+        changed = [
+            line
+            for line in world.changes_since(before)
+            if not line.startswith(("'theirs'", "'notes.md'", "'.'"))
+        ]
+        assert changed == [], (script, changed)
+        for name in ("theirs", "notes.md"):
+            (world.root / name).unlink()
+        world.human("notes.md", "a human's\n" * 5_000)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
@@ -21,11 +22,15 @@ Output = int | IO[bytes] | None
 
 
 def start(
-    world: Workspace, *words: str, stdout: Output = subprocess.PIPE, stdin: Output = subprocess.DEVNULL
+    world: Workspace,
+    *words: str,
+    stdout: Output = subprocess.PIPE,
+    stdin: Output = subprocess.DEVNULL,
+    program: str = "takeback",
 ) -> subprocess.Popen[bytes]:
     """Begin a command and do not wait for it."""
     return subprocess.Popen(
-        [PYTHON, "-m", "takeback", *words],
+        [PYTHON, "-m", program, *words],
         cwd=world.root,
         env=environment(world.home),
         stdin=stdin,
@@ -39,6 +44,15 @@ def ended(process: subprocess.Popen[bytes]) -> Result:
     return Result(process.returncode, (out or b"").decode(), (err or b"").decode())
 
 
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill it, and nothing that it started."""
+    process.kill()
+    process.wait()
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    process.stderr.close()
+
+
 def wait_for(condition: Callable[[], object], *, seconds: float = 30) -> None:
     """Until something is so; never for a while."""
     deadline = time.monotonic() + seconds
@@ -49,6 +63,27 @@ def wait_for(condition: Callable[[], object], *, seconds: float = 30) -> None:
 
 def wait_for_file(path: Path) -> None:
     wait_for(path.exists)
+
+
+def until(path: str) -> str:
+    """Shell words that wait for a file, but not for ever: a test that failed leaves nothing behind."""
+    return f"n=0; until [ -e {path} ] || [ $((n=n+1)) -gt 3000 ]; do sleep 0.01; done"
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def end_command(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: is_gone(pid))
 
 
 def on_terminal(

@@ -126,7 +126,14 @@ def test_wrong_words_are_an_error_object(words: tuple[str, ...], call: Call) -> 
 def test_status_of_an_unprotected_folder_is_no_error(call: Call, folder: Path) -> None:
     said = call("status", "--json")
     assert said.code == 0
-    assert one_object(said) == {"protected": False, "root": str(folder), "hooks": []}
+    found = one_object(said)
+    assert found == {
+        "protected": False,
+        "root": str(folder),
+        "hooks": [],
+        "settings": {"changed_by": None, "not_accepted": []},
+        "lost": None,
+    }
 
 
 def test_undo_says_what_was_done_to_each_target(used: Call) -> None:

@@ -65,6 +65,32 @@ def test_the_section_is_an_action_that_its_id_takes_back(world: Workspace) -> No
     assert (world.root / "AGENTS.md").exists()
 
 
+def test_a_link_that_leads_out_is_said_and_not_followed(world: Workspace, tmp_path: Path) -> None:
+    outside = tmp_path / "mine.md"
+    outside.write_text("mine\n")
+    (world.root / "AGENTS.md").symlink_to(outside)
+    said = world.do("workflow", "init").stdout
+    assert "into CLAUDE.md." in said and f"AGENTS.md leads to {outside}" in said
+    again = world.do("workflow", "init")
+    assert f"AGENTS.md leads to {outside}" in again.stdout
+    (world.root / "CLAUDE.md").unlink()
+    refused = world.run("workflow", "init")
+    assert refused.code == 3 and "already" not in refused.said
+    assert f"AGENTS.md leads to {outside}" in refused.stderr and "nothing was written" in refused.stderr
+    assert outside.read_text() == "mine\n"
+
+
+def test_the_log_says_that_a_human_asked_for_it(world: Workspace) -> None:
+    id = world.do("workflow", "init", "--json").json["action"]
+    (entry,) = [one for one in world.do("log", "--json").json["entries"] if one["id"] == id]
+    assert entry["actor"] == "you"
+    inside = world.do("run", "--", sys.executable, "-m", "takeback", "workflow", "init", "--remove")
+    assert inside.code == 0
+    entries = world.do("log", "--json").json["entries"]
+    (removed,) = [one for one in entries if one["name"] == "takeback workflow init --remove"]
+    assert removed["actor"] == "agent"
+
+
 def test_everything_after_a_checkpoint_is_what_agents_did(world: Workspace) -> None:
     world.do("init")
     checkpoint = world.save("here")

@@ -242,3 +242,17 @@ def test_bytes_that_are_no_text_are_run_and_recorded(world: Workspace, tmp_path:
     world.undo()
     assert not (world.root / name).exists() and not (tmp_path / name).exists()
     assert world.run("run", "--name", name, "--", "true").code == 0
+    lost = world.run("run", "--", name)
+    assert (
+        lost.code == 127
+        and r"caf\xe9: command not found" in lost.stderr
+        and "not recorded" not in lost.stderr
+    )
+    assert "interrupted" not in world.do("status").said
+
+
+def test_words_of_a_human_that_are_no_text_are_recorded(world: Workspace) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    assert world.run("save", odd, env={"TAKEBACK_ACTOR": odd}).code == 0
+    saved = world.do("log", "--json").json["entries"][0]
+    assert (saved["name"], saved["actor"]) == (r"caf\xe9", r"caf\xe9")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,9 @@ import pytest
 from tests.world.cli import REPOSITORY, Workspace, items
 
 from .inside import Inside
-from .processes import PYTHON, ended, start, wait_for, wait_for_file
+from .processes import PYTHON, end_command, ended, kill, start, until, wait_for, wait_for_file
 
 SOURCES = REPOSITORY / "src"
-
-
-def until(path: str) -> str:
-    """Shell words that wait for a file, but not for ever: a test that failed leaves nothing behind."""
-    return f"n=0; until [ -e {path} ] || [ $((n=n+1)) -gt 3000 ]; do sleep 0.01; done"
 
 
 # Paths outside are written in a way that nobody foresees who reads the command: those that are named outright are
@@ -193,28 +187,8 @@ def killed_while_working(world: Workspace, script: str, until: Path) -> int:
     """Kill `takeback run` itself, so that its command is left alone; gives the command's process number."""
     process = start(world, *shell(world, "agent", f"echo $$ > $(echo ../pid); {script}"))
     wait_for_file(until)
-    process.kill()
-    process.wait()
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    process.stderr.close()
+    kill(process)
     return int((world.root.parent / "pid").read_text())
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def end_command(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: is_gone(pid))
 
 
 def test_killed_before_anything_changed(world: Workspace, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 
@@ -135,6 +136,17 @@ def test_what_a_file_says_does_not_steer_the_terminal(world: Workspace) -> None:
         assert not [found for found in STEERING if found in plain]
     _, shown = on_terminal(world, "diff")
     assert r"\x1b]52;c;" in shown and r"\u202e" in shown
+
+
+def test_json_does_not_steer_the_terminal_either(world: Workspace) -> None:
+    """JSON spells out what is below a space; what else steers is spelt out in its way, so that it reads the same."""
+    name = "named" + "x".join(STEERING)
+    world.do("run", "--name", name, "--", "sh", "-c", "echo new > plan.md")
+    for words in (("log", "--json"), ("export",), ("status", "--json"), ("undo", "--preview", "--json")):
+        _, shown = on_terminal(world, *words)
+        assert not [found for found in STEERING if found in shown.replace("\r\n", "\n")], words
+    _, shown = on_terminal(world, "status", "--json")
+    assert json.loads(shown) == world.do("status", "--json").json
 
 
 def test_a_diff_in_a_pipe_is_a_patch(world: Workspace) -> None:

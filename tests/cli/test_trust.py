@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -241,3 +242,58 @@ def test_a_program_can_accept_what_its_author_knows(
     monkeypatch.delenv("TAKEBACK_ACTION")
     with takeback.open(world.root, accept_config=True) as tb:
         assert tb.settings.files.exclude == ("src",) and not tb.notices
+
+
+@pytest.mark.parametrize("where", ["conf/shared.toml", "../shared.toml"])
+def test_settings_behind_a_link_hold_and_lock_nobody_out(where: str, world: Workspace, client: Agent) -> None:
+    (world.root / "conf").mkdir()
+    (world.root / where).write_text("[rules.commands]\ndeny = ['make secret']\n")
+    (world.root / "takeback.toml").symlink_to(where)
+    world.human("a", "mine")
+    client.prompt("go", "p1")
+    assert not refusal(client.pre("Bash", {"command": "rm a"}, "c1"))
+    (world.root / "a").unlink()
+    client.post("Bash", {"command": "rm a"}, "c1")
+    assert refusal(client.pre("Bash", {"command": "make secret"}, "c2"))
+    world.do("status")
+    world.do("undo")
+    assert world.read("a") == "mine"
+
+
+def test_an_agent_cannot_change_settings_behind_a_link(world: Workspace, client: Agent) -> None:
+    (world.root / "shared.toml").write_text("[rules.commands]\ndeny = ['make secret']\n")
+    (world.root / "takeback.toml").symlink_to("shared.toml")
+    client.prompt("go", "p1")
+    for number, line in enumerate(("echo > shared.toml", "ln -sf other.toml takeback.toml")):
+        client.shell(line, f"c{number}")
+        subprocess.run(["sh", "-c", line], cwd=world.root, check=True)
+        client.ran(line, f"c{number}")
+        assert refusal(client.pre("Bash", {"command": "make secret"}, f"d{number}")), line
+        client.stop()
+    client.end()
+    assert refusal(client.pre("Bash", {"command": "make secret"}, "d9"))
+    client.end()
+    world.do("init", "--accept-config")
+    assert not refusal(client.pre("Bash", {"command": "make secret"}, "d10"))
+
+
+def test_a_pipe_in_the_place_of_the_settings_keeps_nobody_waiting(world: Workspace) -> None:
+    os.mkfifo(world.root / "takeback.toml")
+    done = world.run("status")
+    assert done.code == 2 and "is not a file" in done.stderr
+
+
+def test_an_agent_is_held_from_the_settings_of_another_folder(world: Workspace, client: Agent) -> None:
+    """There its edit would be one of nobody's session, and hold."""
+    other = world.root.parent / "other"
+    other.mkdir()
+    (other / "takeback.toml").write_text(TIGHT)
+    (world.root / "link").symlink_to(other)
+    done = world.run("run", "--autopilot", "--", "sh", "-c", f"echo > {other}/takeback.toml")
+    assert done.code == 125 and "settings of another folder" in done.stderr
+    client.prompt("go", "p1")
+    for number, line in enumerate(("rm ../other/takeback.toml", "cp a link/takeback.toml")):
+        assert asks(client.shell(line, f"c{number}")), line
+    assert asks(client.pre("Write", {"file_path": str(other / "takeback.toml"), "content": ""}, "c8"))
+    assert not asks(client.shell("cat ../other/takeback.toml; echo x > ../other/a", "c9"))
+    assert (other / "takeback.toml").read_text() == TIGHT

@@ -61,3 +61,30 @@ def test_an_unknown_command_runs_on_autopilot_unless_a_rule_says_otherwise(world
     refused = world.do("run", "--autopilot", "--", "make", "all", code=125)
     assert "its effect is unknown" in refused.stderr and "effects.unknown" in refused.stderr
     assert not (world.root / "made.txt").exists()
+
+
+def test_an_undo_that_finds_nothing_here_still_names_what_is_unknown(world: Workspace) -> None:
+    (world.root.parent / "bin/make").write_text("#!/bin/sh\nrm ../theirs\n")
+    (world.root.parent / "theirs").write_text("x")
+    world.do("run", "--name", "build", "--", "make", "all")
+    id = world.action("build")
+    report = world.do("undo", "--json").json
+    assert (report["verdict"], report["unknown"], report["items"]) == ("unknown", [id], [])
+    undone = world.do("undo")
+    assert f"unknown    whether build ({id}) did anything elsewhere" in undone.stdout
+
+
+def test_an_undo_that_passes_an_unknown_command_names_it_once(world: Workspace) -> None:
+    """What is taken back is as before; what came after it and was passed over may have destroyed something."""
+    (world.root.parent / "bin/make").write_text("#!/bin/sh\nrm -f ../theirs\n")
+    world.do("run", "--", "sh", "-c", "echo x > x")
+    world.do("run", "--", "sh", "-c", "echo y > y")
+    world.do("run", "--name", "build", "--", "make", "all")
+    id = world.action("build")
+    preview = world.do("undo", "--preview", "--json").json
+    assert (preview["verdict"], preview["unknown"]) == ("unknown", [id])
+    undone = world.do("undo")
+    assert f"unknown    whether build ({id}) did anything elsewhere" in undone.stdout
+    assert world.has("x") and not world.has("y")
+    report = world.do("undo", "--json").json
+    assert (report["verdict"], report["unknown"]) == ("clean", []), "it was said with the undo before"

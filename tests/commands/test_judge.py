@@ -229,6 +229,14 @@ def test_options_that_change_what_it_does(line: str, reach: Reach) -> None:
         ("sudo ln -s /opt sub && touch sub/opt/x", "/opt/x"),
         ("ln -s /opt a; ln -s a b; rm b/x", "/opt/x"),
         ("ln --symbolic /opt o && cd o && rm x", "/opt/x"),
+        ("ln -s ../other o; rm -r o/", "/other"),
+        ("ln -s ../other/deep o; rm o/../x", "/other/x"),
+        ("ln -s ../other/deep o; cd o; rm ../x", "/other/x"),
+        ("ln -s ../other/deep o; cd -P o/..; rm x", "/other/x"),
+        ("ln -s ../other/deep o; git -C o/.. clean -fdx", "/other"),
+        ("ln ../other/x h; mv h k; echo y > k", "/other/x"),
+        ("ln -s ../other o; mv -t sub o; rm sub/o/x", "/other/x"),
+        ("ln -s ../other o; cp -P o p; rm p/x", "/other/x"),
     ],
 )
 def test_a_link_that_the_line_makes_is_gone_through(line: str, written: str) -> None:

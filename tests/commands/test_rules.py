@@ -34,6 +34,7 @@ OPTIONS = {
         "delete",
         "here",
         "chdir",
+        "repository",
         "line",
         "argv",
         "sql",

@@ -214,16 +214,67 @@ def test_other_scripts_are_what_they_say_or_unknown(work: Path, line: str, reach
     assert found.limit is None
 
 
-def test_a_hook_that_pushes_is_found_and_others_are_yours(work: Path) -> None:
+def test_a_hook_that_pushes_is_found_and_one_that_cannot_be_judged_is_unknown(work: Path) -> None:
     hooks = work / ".git" / "hooks"
     hooks.mkdir(parents=True)
-    (hooks / "pre-commit").write_text("#!/bin/sh\n./my-linter\n")
+    (hooks / "pre-commit").write_text("#!/bin/sh\ngrep -r TODO . && git diff --check\n")
     assert judged(work, "git commit -m x").reach is Reach.RESTORABLE
+    (hooks / "pre-commit").write_text("#!/bin/sh\n./my-linter\n")
+    assert judged(work, "git commit -m x").reach is Reach.UNKNOWN
+    assert judged(work, "git status").reach is Reach.NONE
     (hooks / "commit-msg").write_text("#!/bin/sh\ngit push\n")
     found = judged(work, "git commit -m x")
     assert found.reach is Reach.IRREVERSIBLE
     assert found.main is not None
     assert found.main.where == ".git/hooks/commit-msg:2"
+
+
+@pytest.mark.parametrize(
+    "setting, line",
+    [
+        ("[core]\n\tfsmonitor = RUN", "git status"),
+        ('[core] fsmonitor = "RUN"', "git add a"),
+        ("[diff]\nexternal = RUN", "git diff"),
+        ('[diff "x"]\ntextconv = RUN', "git log -p"),
+        ('[filter "x"]\nclean = RUN; cat', "git add a"),
+        ('[merge "x"]\ndriver = RUN', "git merge b"),
+        ("[core]\nsshCommand = RUN", "git fetch"),
+        ('[remote "origin"]\nurl = "ext::RUN"', "git fetch"),
+        ("[gpg]\nprogram = RUN", "git commit -m x"),
+        ("[alias]\nst = !RUN", "git st"),
+        ("[credential]\nhelper = !RUN", "git fetch"),
+        ("[core]\neditor = RUN", "git commit"),
+        ("[include]\npath = ../more", "git status"),
+        ("[core]\nfsmonitor = RUN", "git clean -n"),
+        ("[core]\nhooksPath = hooks", "git add a"),
+        ("[core]\nhooksPath = hooks", "git commit -m x"),
+    ],
+)
+def test_what_the_settings_of_a_repository_have_git_run_is_judged(
+    work: Path, setting: str, line: str
+) -> None:
+    config = work / ".git" / "config"
+    config.parent.mkdir(parents=True)
+    (work / "hooks").mkdir()
+    plain = "[user]\n\tname = a\n[remote]\n\turl = https://example.org\n"
+    for command, reach in (("git push", Reach.IRREVERSIBLE), ("./x", Reach.UNKNOWN)):
+        (work / "more").write_text(f"[core]\nfsmonitor = {command}\n")
+        for hook in ("pre-commit", "post-index-change"):
+            (work / "hooks" / hook).write_text(f"#!/bin/sh\n{command}\n")
+        config.write_text(plain + setting.replace("RUN", command) + "\n")
+        yours = command == "./x" and ("credential" in setting or "editor" in setting)
+        assert judged(work, line).reach is reach or yours, command
+    config.write_text(plain + '[core]\nfsmonitor = true\n[filter "lfs"]\nclean = git-lfs clean -- %f\n')
+    assert judged(work, "git status && git log -p && git diff").reach is Reach.NONE
+
+
+@pytest.mark.parametrize(
+    "line", ["cat a >> .git/config", "cp a .git/hooks/pre-commit", "tee .git/config < a"]
+)
+def test_whoever_writes_what_git_runs_makes_other_commands_of_it(work: Path, line: str) -> None:
+    (work / ".git" / "hooks").mkdir(parents=True)
+    assert judged(work, line).reach is Reach.UNKNOWN
+    assert judged(work, "git config user.name x; git commit -m x; rm .git/hooks/x").reach is Reach.RESTORABLE
 
 
 @pytest.mark.parametrize("line", ["sh long.sh", "./long.sh", "python long.py"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from takeback.core.events import Effect
-from takeback.core.policy import Foreseen, Ground, Use, commands_in, foreseen, judge_call
+from takeback.core.policy import Foreseen, Ground, Use, commands_in, foreseen, judge_call, paths_in
 from takeback.core.rules import CommandRules, Do, EffectRules, Rules
 
 
@@ -110,6 +110,18 @@ def test_commands_are_lines_or_lists() -> None:
     # A list under a name in the plural may be the words of one command, or several lines.
     assert list(commands_in({"commands": ["a b", "c"]})) == [["a b", "c"], "a b", "c"]
     assert list(commands_in({"commands": ["a b"]})) == ["a b"]
-    assert list(commands_in({"sql": "x", "rawSql": "y"})) == [["sql:", "x"], ["sql:", "y"]]
-    assert list(commands_in({"query": "DROP TABLE x"})) == [["sql:", "DROP TABLE x"]]
+    assert list(commands_in({"sql": "x", "rawSql": "y"})) == [["sql:", "--", "x"], ["sql:", "--", "y"]]
+    assert list(commands_in({"query": "DROP TABLE x"})) == [["sql:", "--", "DROP TABLE x"]]
     assert list(commands_in({"query": "drop me a line", "statement": "update on the plan"})) == []
+
+
+def test_of_a_table_the_names_are_paths_and_what_they_name_are_commands() -> None:
+    files = {"files": {"src/a.py": "/dev/sda", "mode": "x"}}
+    assert list(paths_in(files)) == ["src/a.py"] and list(commands_in(files)) == []
+    assert list(commands_in({"commands": {"a": "ls", "b": "git push"}})) == [
+        ["ls", "git push"],
+        "ls",
+        "git push",
+    ]
+    assert next(iter(commands_in({"cmd": {"program": "git", "args": ["push"]}}))) == ["git", "push"]
+    assert list(commands_in({"arguments": {"text": "git push"}})) == []

@@ -20,7 +20,16 @@ from takeback.core.events import (
     Outcome,
     RollbackKind,
 )
-from takeback.core.rollback import Do, OnConflict, Verdict, compose, judge, plan_rollback, unknown_among
+from takeback.core.rollback import (
+    Do,
+    OnConflict,
+    Verdict,
+    compose,
+    judge,
+    plan_rollback,
+    unknown_among,
+    unknown_passed,
+)
 from tests.core.story import Story, version
 
 UNDO, REDO = RollbackKind.UNDO, RollbackKind.REDO
@@ -271,6 +280,31 @@ def test_an_undo_names_the_actions_whose_effects_are_unknown() -> None:
     rollback = story.carry_out(story.plan(select.of_ids(story.history, [unknown])), UNDO)
     assert unknown_among(story.history, UNDO, every) == (), "it was said when it was taken back"
     assert unknown_among(story.history, UNDO, [rollback]) == ()
+
+
+def test_unknown_actions_that_an_undo_passes_over_are_named_until_the_next_rollback() -> None:
+    story = Story()
+    assert unknown_passed(story.history, ()) == ()
+    before = story.act({}, effect=Effect.UNKNOWN)
+    changed = story.act({"f": "1"})
+    later = [story.act({}, effect=Effect.UNKNOWN), story.act({}, effect=Effect.UNKNOWN)]
+    story.act({"g": "1"})
+    assert unknown_passed(story.history, [changed]) == tuple(later)
+    assert unknown_passed(story.history, ()) == (before, *later)
+    story.carry_out(story.plan(select.of_ids(story.history, [changed])), UNDO)
+    assert unknown_passed(story.history, ()) == ()
+    after = story.act({}, effect=Effect.UNKNOWN)
+    assert unknown_passed(story.history, ()) == (after,)
+
+
+def test_an_undo_names_an_unknown_action_that_may_have_made_what_it_takes_back() -> None:
+    story = Story()
+    known = story.act({"f": "1"})
+    unknown = story.act({"g": "1"}, effect=Effect.UNKNOWN, shared_with=(known,))
+    assert unknown_among(story.history, UNDO, [known]) == (unknown,)
+    both = story.plan(select.of_ids(story.history, [known, unknown]))
+    story.carry_out(both, UNDO)
+    assert unknown_among(story.history, UNDO, [known]) == ()
 
 
 # Any interleaving of two agents and a human

@@ -8,7 +8,7 @@ from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import OnConflict, Plan
-from tests.core.story import Story
+from tests.core.story import Story, version
 
 UNDO, REDO = e.RollbackKind.UNDO, e.RollbackKind.REDO
 
@@ -131,9 +131,11 @@ def test_a_run_is_handed_over_taken_and_returned() -> None:
 def test_a_humans_word_on_a_call_in_doubt() -> None:
     story = Story()
     run = story.run()
-    id = story.act({"f": "1"}, run, in_doubt=True)
-    story.tell(e.ActionTold(id, happened=False), run)
-    assert story.history.live(id) == []
+    id = story.act({"f": "1", "h": "1"}, run, in_doubt=True)
+    story.tell(e.ActionTold(id, False, (Change(Target("files", "f"), version("1"), version("")),)), run)
+    # What else it did has happened, and can be taken back.
+    assert [entry.target.name for entry in story.history.live(id)] == ["h"]
+    assert story.history.never_happened(id)
     other = story.act({"g": "1"}, run, in_doubt=True)
     story.tell(e.ActionTold(other, happened=True, changes=(), result={"id": 7}), run)
     assert len(story.history.live(other)) == 1

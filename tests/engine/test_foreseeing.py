@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,3 +105,29 @@ def test_the_parser_is_loaded_only_for_a_line(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_written_to_a_pipe_or_through_another_name_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    os.mkfifo(root / "server")
+    os.mkfifo(tmp_path / "outside")
+    (root / "link").symlink_to("server")
+    (root / "a").write_text("a")
+    (root / "b").hardlink_to(root / "a")
+    (root / "plain").write_text("plain")
+    foresight = Foresight(root, tmp_path)
+    for line in (
+        "echo 'git push' > server",
+        "tee link < plain",
+        f"echo x >> {tmp_path}/outside",
+        "cp plain server",
+        "echo x > a",
+        "cp plain a",
+    ):
+        assert foresight(line).effect is Effect.UNKNOWN, line
+    assert "what its reader does is not known" in foresight("echo x > server").why
+    assert foresight("echo x > plain").effect is foresight("rm server a").effect is Effect.NONE

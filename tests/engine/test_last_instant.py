@@ -17,11 +17,13 @@ import pytest
 import takeback
 from takeback.core import events as e
 from takeback.opening import open_workspace
-from takeback.resources.files import linux
+from takeback.resources.files import linux, restore
 from takeback.resources.files.capture import Capture
 from takeback.resources.files.resource import Files
 from takeback.resources.files.restore import Restorer
+from takeback.testing import crash
 from takeback.workspace import Workspace
+from tests.world.picture import differences, picture
 
 
 class World:
@@ -273,3 +275,43 @@ def test_of_two_versions_written_around_both_exchanges_each_is_kept(
     assert world.read("f") == "HUMAN v1\n"
     assert world.read("takeback-rescued-1-f") == "HUMAN v2\n"
     assert "takeback-rescued-1-f" in next(i.why for i in caught.value.report.items if str(i.target) == "f")
+
+
+def test_a_version_in_the_place_of_a_folder_goes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.root / "data").mkdir()
+    world.write("data/file", "one\n")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        shutil.rmtree(world.root / "data")
+        world.write("data", "agent\n")
+
+    def write(call: int) -> None:
+        if call == 1:
+            world.write("data", "the human's\n")
+
+    monkeypatch.setattr(linux, "renameat2", before(linux.renameat2, write))
+    with pytest.raises(takeback.RollbackIncomplete):
+        tb.undo()
+    assert world.read("data") == "the human's\n"
+    assert os.listdir(world.root) == ["data"]
+
+
+@pytest.mark.parametrize("was", ["folder", "file"])
+def test_an_undo_cut_short_between_a_file_and_a_folder_is_finished(world: World, was: str) -> None:
+    def make(kind: str) -> None:
+        if kind == "folder":
+            (world.root / "data").mkdir()
+        world.write("data/file" if kind == "folder" else "data", "one\n")
+
+    make(was)
+    seen = picture(bytes(world.root))
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        shutil.rmtree(world.root / "data") if was == "folder" else (world.root / "data").unlink()
+        make("file" if was == "folder" else "folder")
+    with crash.at(restore.REMOVED, interrupt), pytest.raises(KeyboardInterrupt):
+        tb.undo()
+    tb.undo()
+    assert differences(seen, picture(bytes(world.root))) == []

@@ -1,7 +1,7 @@
 """The standing documents are there, and each guarantee names a test that exists.
 
-A guarantee is a paragraph, list item or table row that begins with its number, as in "G7". It names at least
-one test as `tests/folder/test_file.py::test_name`.
+A guarantee is a paragraph, list item or table row that begins with its number, as in "G7". The number is its name: it
+stays when guarantees come and go, and none is there twice. A guarantee names at least one test as `tests/folder/test_file.py::test_name`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def test_the_standing_documents_are_there(name: str) -> None:
 
 def test_each_guarantee_names_its_test() -> None:
     found = guarantees(document("docs/GUARANTEES.md"))
-    assert list(found) == [f"G{number}" for number in range(1, len(found) + 1)]
-    assert found, "docs/GUARANTEES.md has no paragraph that begins with G1"
+    assert "G1" in found, "docs/GUARANTEES.md has no paragraph that begins with G1"
     assert [number for number, tests in found.items() if not tests] == []
 
 

@@ -118,7 +118,7 @@ def test_the_lock_of_a_run_that_died_is_listed_as_such_and_can_be_released(tb: W
 def test_whoever_takes_the_lock_of_one_that_died_is_told_what_it_left(tb: Workspace) -> None:
     dead = interrupted(tb, ttl_s=0.05)
     taken = takeback(tb, "locks", "take", "src", "--wait", "60", "--json").json
-    assert taken["left"] == [{"run": dead, "name": "src", "targets": ["src/a.py"]}]
+    assert taken["left"] == [{"run": dead, "name": "src", "targets": ["src/a.py"], "perhaps": []}]
     takeback(tb, "locks", "release", "src")
     dead = interrupted(tb, ttl_s=0.05)
     said = takeback(tb, "locks", "take", "src", "--wait", "60").stdout

@@ -172,6 +172,15 @@ def told_what_stands(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
             assert not lock.left
 
 
+def test_what_somebody_may_have_written_later_is_not_said_to_be_left_by_it(tmp_path: Path) -> None:
+    with killed(prepared(tmp_path), ttl_s=0.5) as tb:
+        (tb.root / "later.txt").write_text("mine")
+        with tb.run("two") as run, run.lock("src", wait_s=60) as lock:
+            (left,) = lock.left
+        assert (left.targets, left.perhaps) == (("src", "src/a.py"), ("later.txt",))
+        assert "left src, src/a.py, perhaps also later.txt." in str(left)
+
+
 def test_a_reboot_is_told_like_a_time_that_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with killed(prepared(tmp_path)) as tb, tb.run("two") as run:
         (dead, _) = tb.history.runs

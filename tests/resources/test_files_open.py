@@ -15,6 +15,7 @@ import pytest
 from takeback.errors import ConflictError
 from takeback.opening import open_workspace
 from takeback.resources.files.capture import RACY_NS
+from takeback.resources.files.writers import Writers
 from takeback.workspace import Workspace
 from tests.world.picture import differences, picture
 
@@ -36,6 +37,16 @@ os.close(fd)
 print("ready", flush=True)
 for line in sys.stdin:
     view[:5] = line.strip().encode()
+    print("written", flush=True)
+"""
+
+
+OVERWRITES = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+print("ready", flush=True)
+for line in sys.stdin:
+    os.pwrite(fd, line.strip().encode(), 0)
     print("written", flush=True)
 """
 
@@ -191,3 +202,33 @@ def test_hard_links_that_were_split_and_joined_again(tb: Workspace, root: Path, 
         assert differences(before, picture(bytes(root))) == []
         assert tb.redo().verdict == "clean"
         assert differences(after, picture(bytes(root))) == []
+
+
+@pytest.mark.parametrize("through", ["file", "mapping"])
+def test_a_program_writes_for_the_last_time_when_it_was_just_looked_at(
+    tb: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch, through: str
+) -> None:
+    """Then nobody has it open any more, and it is not what it was a moment ago."""
+    path = root / "data.bin"
+    path.write_text("first, and more")
+    tb.save()
+    with tb.recording("agent"):
+        path.write_text("agent, and more")
+    program = Program(MAPS if through == "mapping" else OVERWRITES, path)
+    if through == "mapping":
+        program.write("agent")
+        tb.save()
+        settled(path)
+    real, looks = Writers.has, iter(range(100))
+
+    def has(self: Writers, folder_fd: int, name: bytes) -> bool:
+        if next(looks) == 1:
+            program.write("human")
+            program.end()
+        return real(self, folder_fd, name)
+
+    monkeypatch.setattr(Writers, "has", has)
+    report = tb.undo()
+    assert path.read_text() == "first, and more"
+    assert (root / "takeback-rescued-1-data.bin").read_text() == "human, and more"
+    assert "takeback-rescued-1-data.bin" in why(report, "data.bin")

@@ -123,9 +123,15 @@ def test_a_wildcard_means_what_begins_so(ground: Path) -> None:
 
 def test_a_path_that_is_only_named_is_captured_where_it_is_a_file(ground: Path) -> None:
     named = [Reached(str(ground / name), perhaps=True) for name in ("other", "other/a", "new")]
-    assert places(ground, *named, Reached("/proc/cpuinfo", perhaps=True)) == ["new", "other/a"]
+    assert places(ground, *named) == ["new", "other/a"]
     found = survey(ground, *named, limits=Limits(bytes=2))
     assert found.missed == () and len(found.stated) == 1
+
+
+def test_a_file_of_the_machine_that_is_only_named_is_missed(ground: Path) -> None:
+    found = survey(ground, Reached("/proc/cpuinfo", perhaps=True))
+    assert found.places == ()
+    assert found.missed == ("/proc/cpuinfo was not captured: it is not an ordinary folder or file",)
 
 
 def test_a_file_that_cannot_be_read_is_named(ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:

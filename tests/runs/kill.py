@@ -36,6 +36,8 @@ def start(program: Program, *given: Any, hook: faults.Hook | None = None, errors
     code = BROKEN
     with contextlib.suppress(BaseException):
         try:
+            # These programs write the same again when they are started again; of two at once each sees the other.
+            warnings.filterwarnings("ignore", "step .* was done already", UserWarning)
             faults.set_hook(hook)
             program(*given)
             code = 0

@@ -151,3 +151,47 @@ def test_an_answer_that_nobody_waits_for_is_no_yes(scene: Scene) -> None:
     with pytest.raises(UsageError, match="invariant"):
         scene.tb.run("holding", invariants=[holds])
     assert scene.tb.history.runs == {}
+
+
+@pytest.mark.parametrize("key", [1, Level.HIGH, None, b"k", ("a",)])
+def test_a_key_of_the_memory_that_is_no_text_is_wrong_use(scene: Scene, key: Any) -> None:
+    with scene.tb.run("keys") as run:
+        run.memory["inside"] = {}
+        for memory in (run.memory, run.memory["inside"]):
+            with pytest.raises(UsageError, match="keys of the memory are strings"):
+                memory[key] = 1
+        assert run.memory == {"inside": {}}
+
+
+def test_what_setdefault_returns_is_the_memory_itself(scene: Scene) -> None:
+    with scene.tb.run("defaults") as run:
+        run.memory.setdefault("done", []).append("www")
+        run.memory.setdefault("done", []).append("api")
+        run.memory.setdefault("deep", {}).setdefault("in", {})["side"] = 1
+        run.memory["rows"] = [{}]
+        run.memory["rows"][0].setdefault("cells", []).append(7)
+        assert run.memory.setdefault("done") == ["www", "api"]
+        assert run.memory.setdefault("nothing") is None
+    kept = {"done": ["www", "api"], "deep": {"in": {"side": 1}}, "rows": [{"cells": [7]}], "nothing": None}
+    assert scene.memories()[run.id] == kept
+
+
+FOUND: list[Any] = []
+
+
+def found(call: Call) -> Any:
+    return FOUND[0]
+
+
+@action(undo=plainly, check=found)
+def breaks() -> None:
+    raise ConnectionError("it happened, and its answer was lost")
+
+
+@pytest.mark.parametrize("value, kept", VALUES, ids=[type(value).__name__ for value, _ in VALUES])
+def test_what_a_check_returns_is_kept_as_the_value_that_it_holds(scene: Scene, value: Any, kept: Any) -> None:
+    FOUND[:] = [value]
+    with scene.tb.run("checked", key="checked") as run, pytest.raises(ConnectionError):
+        run.call(breaks)
+    with scene.tb.run("checked", key="checked") as run:
+        assert json.dumps(run.call(breaks)) == json.dumps(kept)

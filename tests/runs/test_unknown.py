@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,3 +209,12 @@ def test_on_autopilot_unknown_commands_run_and_are_reported(scene: Scene) -> Non
         raise Failure
     assert run.report is not None
     assert run.report.unknown == (run.action("make").id,)
+
+
+@pytest.mark.parametrize("function, name", [(", ".join, "str.join"), (dict.get, "dict.get")])
+def test_the_hint_names_a_builtin_as_the_message_does(
+    scene: Scene, function: Callable[..., Any], name: str
+) -> None:
+    with pytest.raises(RefusedError, match=name) as caught, scene.tb.run("auto", autopilot=True) as run:
+        run.call(function, ["a"], key="k")
+    assert f"run.call({name}, " in caught.value.hint

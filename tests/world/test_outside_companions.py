@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ COMMANDS = {
     "zip without an ending": f"zip -q {V}/out plan.md",
     "cpio": f"echo plan.md | cpio -pdu --quiet {V}/deep",
     "sqlite": f"sqlite3 {V}/app.db 'CREATE TABLE t (a)'",
+    "a folder behind a link": f"ln -s {V} l; rm -r l/ || true",
+    "above a link": f"ln -s {V}/deep l; cd l; rm ../a.txt",
+    "a hard link of another name": f"ln {V}/a.txt h; mv h k; echo x > k",
+    "git rm elsewhere": f"git -C {V}/repo rm -q tracked",
+    "git mv elsewhere": f"cd {V}/repo && git mv tracked moved",
+    "git add below the top": f"echo x > {V}/repo/sub/new; git -C {V}/repo/sub add new",
+    "git reset below the top": f"cd {V}/repo/sub && git reset -q --hard HEAD~",
+    "git with its folder named": f"git --git-dir={V}/repo/.git --work-tree=$PWD add plan.md",
     "rename": f"rename .txt .md {V}/a.txt",
 }
 PROGRAMS = {name: command.split()[0] for name, command in COMMANDS.items()}
@@ -55,6 +64,10 @@ PROGRAMS |= {
     "a variable": "rm",
     "a loop": "rm",
     "cpio": "cpio",
+    "above a link": "ln",
+    "git mv elsewhere": "git",
+    "git add below the top": "git",
+    "git reset below the top": "git",
 }
 
 
@@ -87,8 +100,20 @@ def beside(tmp_path: Path) -> Beside:
         "printf 'c\\n' | gzip > c.gz; tar cf a.tar plan.md; git init -q; git add plan.md",
     )
     shutil.copy(work / "c.gz", other / "c.gz")
+    repository(other / "repo")
     made.world.save()
     return made
+
+
+def repository(folder: Path) -> None:
+    """A repository beside the workspace, with two commits."""
+    (folder / "sub").mkdir(parents=True)
+    for text in ("one", "two"):
+        (folder / "tracked").write_text(text)
+        (folder / "sub/inner").write_text(text)
+        git = ["git", "-C", str(folder)]
+        for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", text]):
+            subprocess.run([*git, *words], check=True)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -108,10 +133,33 @@ def test_what_stands_beside_a_named_path_comes_back(name: str, beside: Beside) -
     assert not differences(before["work"], after["work"])
 
 
-def test_what_an_earlier_command_linked_is_not_said_to_be_known(beside: Beside) -> None:
+UNKNOWN = {
+    "a database written into another file": f"sqlite3 :memory: \"VACUUM INTO '{V}/made.db'\"",
+    "a patch that may lead out": f"git apply --unsafe-paths --directory={V} outward",
+    "a worktree's repository": f"cd {V}/tree && git add .",
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_is_written_where_nobody_looks_is_unknown(name: str, beside: Beside) -> None:
+    other = beside.folder / "other"
+    beside.world.human("outward", "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-a\n+b\n")
+    subprocess.run(
+        ["git", "-C", str(other / "repo"), "worktree", "add", "-q", str(other / "tree")], check=True
+    )
+    (other / "tree/new").write_text("x")
+    before = beside.look()["other"]
+    beside.agent(UNKNOWN[name])
+    assert differences(before, beside.look()["other"]), "the command did nothing there"
+    assert beside.run("undo", "--json").json["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("command", ["echo x > h", "mv h k; echo x > k", "mv h src; echo x > src/h"])
+def test_what_an_earlier_command_linked_is_not_said_to_be_known(command: str, beside: Beside) -> None:
     """Its other name may lie outside, where nobody looks: then the verdict must not be clean."""
+    (beside.world.root / "src").mkdir()
     beside.agent(f"ln {V}/a.txt h")
-    beside.agent("echo x > h")
+    beside.agent(command)
     report = beside.run("undo", "--json").json
     assert report["verdict"] == "unknown"
     beside.agent("echo plain > plan.md")

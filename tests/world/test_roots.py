@@ -19,7 +19,7 @@ from .kill import finish, killed_at, places_of
 from .picture import Picture, differences, picture
 
 SLY = (
-    "import os, shutil; d = os.path.join('..', 'da' + 'ta'); shutil.rmtree(d + '/deep'); "
+    "import os, shutil; d = os.path.join('..', 'atad'[::-1]); shutil.rmtree(d + '/deep'); "
     "open(d + '/a.txt', 'w').write('agent'); open(d + '/new', 'w').write('new'); open('plan.md', 'w').write('agent')"
 )
 """What no judge can see in the words: only a look at the whole folder finds it."""
@@ -71,7 +71,7 @@ def test_without_it_nobody_looks_there(scene: Scene) -> None:
 def test_a_folder_that_was_removed_as_a_whole_comes_back(scene: Scene) -> None:
     before = scene.look()
     scene.world.do(
-        "run", "--also", "../data", "--", sys.executable, "-c", "import shutil; shutil.rmtree('../da' + 'ta')"
+        "run", "--also", "../data", "--", sys.executable, "-c", "import shutil; shutil.rmtree('../' + 'atad'[::-1])"
     )
     assert not scene.data.exists()
     scene.world.undo()
@@ -150,7 +150,7 @@ def test_it_is_put_back_also_where_the_folder_around_it_is_closed(scene: Scene, 
     closed.mkdir()
     scene.data.rename(closed / "data")
     closed.chmod(0o555)
-    script = SLY.replace("os.path.join('..', 'da' + 'ta')", "'../closed/' + 'data'")
+    script = SLY.replace("os.path.join('..', 'atad'[::-1])", "'../closed/' + 'data'")
     bound(scene.world, "run", "--also", "../closed/data", "--", sys.executable, "-c", script)
     assert (closed / "data/a.txt").read_text() == "agent"
     bound(scene.world, "undo", "--json")

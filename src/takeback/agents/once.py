@@ -15,8 +15,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if len(words) != 1:
         sys.stderr.write("usage: takeback-hook AGENT, with an event on standard input\n")
         return 1  # not 2: for an agent that would be a refusal
+    return tell(words[0], sys.stdin.buffer.read())
+
+
+def tell(agent: str, data: bytes) -> int:
+    """Answer one event of this agent. Returns the exit code."""
     try:
-        answer = handle(words[0], sys.stdin.buffer.read(), os.environ, pid=os.getppid())
+        answer = handle(agent, data, os.environ, pid=os.getppid())
     except TakebackError as error:
         sys.stderr.write(f"{error}\n")
         return 1

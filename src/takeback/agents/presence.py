@@ -78,15 +78,8 @@ PROGRAMS = {program: agent for agent, client in CLIENTS.items() for program in c
 
 
 def hooked(project: Path, home: Path) -> list[str]:
-    """The agents with hooks of ours that run here, in the project's settings or in the user's."""
-    found = []
-    for agent, of in LAYOUTS.items():
-        paths = (
-            apply.everywhere(agent, project, home) if agent == of.agent else []
-        )  # ruflo's are Claude Code's
-        if any(apply.has_ours(agent, path) for path in paths):
-            found += [] if any(apply.is_switched_off(agent, path) for path in paths) else [agent]
-    return found
+    """The agents that run hooks of ours here. Ruflo's are Claude Code's."""
+    return [a for a, of in LAYOUTS.items() if a == of.agent and remaining(a, project, home)]
 
 
 class Remaining(msgspec.Struct, frozen=True):
@@ -99,7 +92,7 @@ class Remaining(msgspec.Struct, frozen=True):
 def remaining(agent: str, project: Path, home: Path) -> list[Remaining]:
     """Everything through which this agent goes on being recorded here, and that is not switched off."""
     paths = apply.everywhere(agent, project, home)
-    if any(apply.is_switched_off(agent, path) for path in paths):
+    if apply.switched_off_by(agent, paths):
         return []
     found = [Remaining(path) for path in paths if apply.has_ours(agent, path)]
     decided: dict[str, Remaining | None] = {}

@@ -54,6 +54,16 @@ def section_files(root: Path, *, remove: bool) -> list[str]:
     return [name for name, _, old, new in _edits(root, change, create=not remove) if new != old]
 
 
+def leading_out(root: Path) -> dict[str, Path]:
+    """The files that are links to somewhere outside the workspace, which are not followed; and where they lead."""
+    found = {name: Path(os.path.realpath(root / name)) for name in FILES}
+    return {name: real for name, real in found.items() if not _is_inside(root, real)}
+
+
+def _is_inside(root: Path, real: Path) -> bool:
+    return real.is_relative_to(os.path.realpath(root))
+
+
 def _with_section(old: bytes | None) -> bytes:
     newline = b"\r\n" if old and b"\r\n" in old else b"\n"
     block = newline.join([BEGIN, *TEXT.encode().splitlines(), END, b""])
@@ -90,7 +100,7 @@ def _edits(root: Path, change: _Change, *, create: bool) -> Iterator[_Edit]:
     seen = set()
     for name in FILES:
         real = Path(os.path.realpath(root / name))
-        if real in seen or not real.is_relative_to(os.path.realpath(root)):
+        if real in seen or not _is_inside(root, real):
             continue  # a link to the other one, or one that leads out of the workspace
         seen.add(real)
         with _told(root / name):

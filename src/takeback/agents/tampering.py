@@ -62,6 +62,6 @@ def _done(workspace: Workspace, agent: str, name: str, version: Version) -> str:
 def _is_off(agent: str, text: str) -> bool:
     """Whether settings tell the agent to run no hooks. What it cannot read tells it nothing."""
     try:
-        return settings.switched_off(agent, text)
+        return bool(settings.switched_off(agent, text))
     except UsageError:
         return False

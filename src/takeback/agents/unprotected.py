@@ -7,6 +7,9 @@ from takeback.agents.event import Answer, Decision, Do, Event, Kind
 from takeback.errors import TakebackError
 from takeback.workspace import Workspace
 
+_told: set[tuple[str, str]] = set()
+"""What is missing of Takeback, and the sessions that know it."""
+
 
 class Unprotected(Exception):
     """An event could not be recorded; and whether a call is refused for it. It never leaves the hook."""
@@ -23,8 +26,12 @@ def answer(speech: Dialect, event: Event, failed: Unprotected) -> Answer:
     if isinstance(error, TakebackError):
         said = error.message + (f" ({error.hint})" if error.hint else "")
     why = f"Takeback cannot protect this: {said}"
-    # Where a part of Takeback is missing it is as if all of it were: that holds nobody up.
-    if event.kind is Kind.BEGIN and failed.blocks and not isinstance(error, ImportError):
+    if isinstance(error, ImportError):
+        # Where a part of Takeback is missing it is as if all of it were: that holds nobody up, and is said once.
+        is_known = (event.session, said) in _told
+        _told.add((event.session, said))
+        return speech.answer(event, Decision(warning="" if is_known else why))
+    if event.kind is Kind.BEGIN and failed.blocks:
         return speech.answer(event, Decision(do=Do.DENY, reason=why, warning=why))
     return speech.answer(event, Decision(warning=why))
 

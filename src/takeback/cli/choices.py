@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,27 @@ ON_CONFLICT = click.option(
     show_default=True,
     help="Where somebody else changed the same file since: stop everything, keep theirs, merge, or overwrite",
 )
+
+INTERVAL_MAX_S = 7 * 86400
+_UNITS_S = {"s": 1, "m": 60, "h": 3600}
+
+
+def interval(_ctx: click.Context, parameter: click.Parameter, written: str | None) -> float | None:
+    """The seconds of a length of time, such as `30s`, `5m` or `1h`."""
+    if written is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})([smh])", written)
+    seconds = int(found[1]) * _UNITS_S[found[2]] if found else 0
+    if not 1 <= seconds <= INTERVAL_MAX_S:
+        raise click.BadParameter(
+            f"{written!r} is not an interval from 1s to a week: write 30s, 5m or 1h", param=parameter
+        )
+    return seconds
+
+
+def intervals(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+    """Let the shell complete a length of time."""
+    return [text for text in ("1m", "5m", "15m", "1h") if text.startswith(begun)]
 
 
 def ids_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:

@@ -12,6 +12,7 @@ from takeback.commands.judgement import Judgement
 from takeback.commands.sql import changes_rows_only
 from takeback.core.change import Change
 from takeback.core.events import ActionBegan, Effect
+from takeback.core.history import History
 from takeback.core.policy import Foreseen
 from takeback.core.selection import inside
 from takeback.core.subjects import Action
@@ -19,6 +20,7 @@ from takeback.engine.diff import verb
 from takeback.engine.foreseeing import leaves_something, why_irreversible
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child
+from takeback.engine.tracker import is_part
 from takeback.ports import Survey
 from takeback.resources.postgres.client import look
 from takeback.resources.postgres.places import Places
@@ -75,16 +77,21 @@ def summary_lines(
     called, lines = shortened(called, 60), []
     history = workspace.history
     actions = inside(history, [action.id])
+    parts = _parts(history, actions)
     if changes := made(history, action):
-        calls = len(actions) - 1
+        calls = len(actions) - 1 - len(parts)
         whose = f"It, with the {plural(calls, 'call')} inside it," if calls else "It"
+        whose = f"In {plural(len(parts), 'part')} {whose[0].lower()}{whose[1:]}" if parts else whose
         lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
         if not undoing:
             inner = [history.actions[id] for id in actions]
             more = any(leaves_something(one) or one.is_unknown for one in inner)
             every = "take back files" if more else "take it all back"
-            lines.append(f"  {every.ljust(16)}   takeback undo {action.id}")
-            lines.append(f"  look first         takeback diff {action.id}")
+            whole = action.stream if parts else action.id
+            lines.append(f"  {every.ljust(16)}   takeback undo {whole}")
+            if changed := [part for part in parts if history.entries(part)][-1:]:
+                lines.append(f"  its last part      takeback undo {changed[0]}")
+            lines.append(f"  look first         takeback diff {whole}")
     elif child.code:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
     if any(history.actions[id].is_unknown for id in actions):
@@ -100,6 +107,11 @@ def summary_lines(
         numbers = ", ".join(map(str, living))
         lines.append(f"  still running: process {numbers}; end it before you take anything back")
     return lines
+
+
+def _parts(history: History, actions: Sequence[str]) -> list[str]:
+    """The parts that a command was cut into, among these actions."""
+    return [id for id in actions if is_part(history.actions[id])]
 
 
 def _on_the_outside(began: object) -> list[str]:
@@ -127,6 +139,7 @@ def summary_data(workspace: Workspace, action: Action, child: Child, report: Rol
         "at": iso(action.began_us),
         "changes": len({change.target for change in made(workspace.history, action)}),
         "locked_by_others": [str(one) for one in workspace.locks.after(action)],
+        "parts": _parts(workspace.history, inside(workspace.history, [action.id])),
         "background": workspace.tracker.living(action.id),
         "undo": report.data() if report else None,
     }

@@ -105,7 +105,7 @@ def print_report(
     _print_items(session, history, report)
     if run:
         _print_part(session, history, report, run)
-    if outer:
+    if outer and not (run and outer.stream == run.id):
         name = shortened(outer.name, 40)
         session.line(f"It happened inside of {outer.id} ({name}). All of that:  takeback undo {outer.id}")
     _print_close(session, history, report)
@@ -321,12 +321,17 @@ def _print_close(session: Session, history: History, report: RollbackReport) -> 
         return session.line(f"Nothing was changed.{choose}")
     total, verified = len(report.items), sum(item.verified for item in report.items)
     other = f"takeback undo {report.rollback}" if report.kind == "redo" else "takeback redo"
-    session.line(f"Verified {verified:,} of {total:,} against the disk.  Changed your mind?  {other}")
+    # One that settled nothing is passed over: another one would be taken back in its place.
+    back = f"  Changed your mind?  {other}" if history.settled_by(report.rollback) else ""
+    session.line(f"Verified {verified:,} of {total:,} against the disk.{back}")
     if report.verdict is Verdict.PARTIAL:
         remaining = [item for item in report.items if not item.verified or item.did in ("failed", "conflict")]
         noun = "path" if all(item.resource in ("files", "outside") for item in remaining) else "thing"
         count = plural(len(remaining), f"{noun} is", f"{noun}s are")
-        click.echo(f"Incomplete: {count} not as before.", err=True)
+        if all(item.did == "unverifiable" for item in remaining):
+            click.echo(f"Incomplete: it is unknown whether {count} as before.", err=True)
+        else:
+            click.echo(f"Incomplete: {count} not as before.", err=True)
         for item in remaining[:NAMES_SHOWN]:
             click.echo(f"  {item.target.said}: {item.why.partition(BY_HAND)[0] or item.did}", err=True)
         for id in report.of:

@@ -76,7 +76,7 @@ class Session(msgspec.Struct):
 
     def data(self, value: Any) -> None:
         """Print the one JSON object of this command."""
-        click.echo(msgspec.json.encode(value).decode())
+        echo_json(msgspec.json.encode(value).decode())
 
     def line(self, text: str = "") -> None:
         echo(text, err=self.to_stderr)
@@ -220,6 +220,15 @@ def echo(text: str, *, err: bool = False) -> None:
     """
     stream = sys.stderr if err else sys.stdout
     click.echo(_STEERING.sub(_spelt, text) if stream.isatty() else text, err=err)
+
+
+def echo_json(text: str) -> None:
+    """Print JSON. On a terminal what would steer it is spelt out as JSON does, so that it still reads the same."""
+    click.echo(_STEERING.sub(_spelt_as_json, text) if sys.stdout.isatty() else text)
+
+
+def _spelt_as_json(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def printable(line: str) -> str:

@@ -82,7 +82,8 @@ def is_folder(change: Change) -> bool:
 def who(action: Action) -> str:
     if action.kind == "outside":
         return "(outside)"
-    return action.actor or ("you" if action.is_rollback else "agent")
+    asked = action.is_rollback or (action.is_own and not getattr(action.began, "parent", ""))
+    return action.actor or ("you" if asked else "agent")
 
 
 def who_short(action: Action) -> str:
@@ -98,6 +99,8 @@ def what(history: History, action: Action) -> str:
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     ending = "not allowed" if action.why.endswith(NOT_ALLOWED) else _ENDINGS.get(action.life, "")
     notes = [ending, "in doubt" if in_doubt(history, action) else ""]
+    if history.never_happened(action.id):
+        notes.append("did not happen")
     if action.is_unknown:
         notes.append("effect unknown")
     if action.life is Life.DONE and any(i.did not in SETTLING or not i.verified for i in action.items):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from takeback.commands import programs, shell, sources
+from takeback.commands import programs, repository, shell, sources
 from takeback.commands.constants import ALL, Constants, Way, resolved, several
 from takeback.commands.evaluation import Evaluated, Evaluation
 from takeback.commands.judgement import Judgement, Reach, Reason, Touched, worst
-from takeback.commands.links import links_made, through
+from takeback.commands.links import links_made, physical, through
 from takeback.commands.paths import Ground, below, normal, place, shown
 from takeback.commands.reading import Place, Scripts, printed
 from takeback.commands.rules import changes_behaviour
@@ -58,6 +59,13 @@ def classify(
     return walk.judgement()
 
 
+def _steers_git(ground: Ground, touched: Touched) -> bool:
+    """Whether what is written there says what git runs."""
+    folder = f"{ground.root}/.git"
+    places = (touched.path, touched.really or touched.path)
+    return any(at == f"{folder}/config" or at.startswith(f"{folder}/hooks/") for at in places)
+
+
 class _After(msgspec.Struct, frozen=True):
     """Where the line stands after a part of it: if that went well, and in any case."""
 
@@ -82,6 +90,8 @@ class _Walk:
         self._constants = Constants()
         self._scripts = Scripts(ground)
         self._place = Place()
+        self._in_repository = False
+        """Whether this is what a repository has git run: it is not looked up again for each git in it."""
 
     def judgement(self) -> Judgement:
         reasons = tuple(self._reasons)
@@ -229,7 +239,7 @@ class _Walk:
         self._scripts.written(simple, read := _stdin(simple, feeder), folders)
         if not simple.words or simple.words[0] in self._functions:
             return _After(folders, folders)
-        if (moved := _moved(simple.words, folders, self._ground)) is not None:
+        if (moved := self._moved(simple.words, folders)) is not None:
             return _After(moved, _both(folders, moved))
         if (
             read is None
@@ -268,7 +278,7 @@ class _Walk:
             self._scripts.copied(words, folders)
         programs.judge(self, tuple(words), folders, stdin)
         for folder in folders:
-            self._links |= links_made(self._ground, words, folder)
+            self._links |= links_made(self._ground, words, folder, self._links)
 
     # What the programs of the line are found to do
 
@@ -316,19 +326,54 @@ class _Walk:
         if not self._goes_on_reading(1 + len(self._links) // 8):
             return
         for folder in folders:
-            found = place(self._ground, word, folder, deletes=deletes)
+            found = place(self._ground, self._followed(word, folder), folder, deletes=deletes)
             if found is None:
                 continue
             if somewhere or (makes and found.names is not None):
                 found = msgspec.structs.replace(found, exact=False, makes=makes)
-            for one in (found, *through(self._ground, found, self._links)):
+            if not deletes and not rule.startswith("git") and _steers_git(self._ground, found):
+                self.say(Reach.UNKNOWN, words, rule, "it may make other commands of git's")
+            for one in (found, *through(self._ground, found, self._links, into=word.endswith("/"))):
                 self._touched[one] = None
                 does = "deletes" if deletes else "writes"
                 self.say(one.reach, words, rule, f"{does} {one.path}, {_WHERE[one.reach]}")
 
+    def _moved(self, words: Sequence[str], folders: Folders) -> Folders | None:
+        """Where `cd` and its kin lead; None for anything else."""
+        if words[0] == "popd":
+            return (None,)
+        if words[0] not in ("cd", "pushd"):
+            return None
+        targets = [word for word in words[1:] if word == "-" or not word.startswith("-")]
+        if not targets:
+            return (self._ground.home,) if words[0] == "cd" else (None,)
+        return self.moved(targets[0], folders)
+
+    def _followed(self, word: str, folder: str | None) -> str:
+        """The path that a word means where it goes up again from behind a link that the line made."""
+        if not self._links or folder is None or ".." not in word.split("/") or not is_known(word):
+            return word
+        return word if word.startswith("~") else physical(posixpath.join(folder, word), self._links)
+
     def moved(self, word: str, folders: Folders) -> Folders:
-        """The folders that a word leads to."""
-        return _into(word, folders, self._ground)
+        """The folders that a word leads to: by its words, and as the kernel reads it."""
+        followed = [_into(self._followed(word, folder), (folder,), self._ground) for folder in folders]
+        return _every((*_into(word, folders, self._ground), *(one for some in followed for one in some)))
+
+    def repository(self, folders: Folders, words: Sequence[str], rule: str) -> None:
+        """It writes to the repository that a folder outside the workspace belongs to."""
+        exists, read, real = self._ground.exists, self._ground.read, self._ground.real
+        for folder in (real(folder) if real else folder for folder in folders if folder is not None):
+            if below(folder, self._ground.root):
+                continue
+            top = folder
+            while top and not (exists and exists(f"{top}/.git")):
+                top = top.rpartition("/")[0]
+            self.touch(top or folder, (folder,), words, rule, somewhere=True)
+            if top and read and read(f"{top}/.git") is not None:
+                self.say(
+                    Reach.UNKNOWN, words, rule, f"writes to the repository of {top}, which lies elsewhere"
+                )
 
     def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None:
         """A command that another one runs."""
@@ -390,15 +435,32 @@ class _Walk:
         """The text of a file of the workspace: as it is, or as the line writes it before it runs it."""
         return next(filter(None, (self._scripts.text_of(word, folder) for folder in folders)), None)
 
-    def hooks(self, names: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
-        """Hooks of git that a command runs. They are yours, unless one does what cannot be taken back."""
-        for name in names:
-            there = _Walk(self._ground, nested=self._nested + 1)
-            there._scripts = self._scripts.apart()
-            there.script(f"{self._ground.root}/.git/hooks/{name}", folders, words)
-            for reason in there._reasons:
-                if reason.reach is Reach.IRREVERSIBLE or reason.limit:
-                    self._reasons[reason] = None
+    def git(self, hooks: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
+        """What the repository of the workspace has a command of git run: its hooks, and programs in its settings."""
+        if self._in_repository:
+            return
+        there = _Walk(self._ground, nested=self._nested + 1)
+        there._scripts, there._in_repository = self._scripts.apart(), True
+        found = repository.settings(there._text_at, self._ground.root, words)
+        for name in (*hooks, repository.OF_EVERY_INDEX):
+            there.script(f"{found.hooks}/{name}", folders, words)
+        for one in found.runs:
+            known = list(there._reasons)
+            there.part_of(self._scripts.name(one.file), one.line, one.command, folders, words)
+            if one.is_yours:
+                there._reasons = {
+                    r: None for r in there._reasons if r in known or r.reach is Reach.IRREVERSIBLE
+                }
+            else:
+                why = f"{one.name} in {self._scripts.name(one.file)} has git run something"
+                there.say(Reach.UNKNOWN, words, "(git)", why)
+        for reason in there._reasons:
+            if reason.reach in (Reach.IRREVERSIBLE, Reach.UNKNOWN):
+                self._reasons[reason] = None
+
+    def _text_at(self, path: str) -> str | None:
+        found = self._scripts.text_of(path, None)
+        return found and found[1]
 
     def part_of(self, name: str, line: int, text: str, folders: Folders, words: Sequence[str]) -> None:
         outer, self._place = self._place, Place(name, line, -1)
@@ -476,25 +538,17 @@ def _every(folders: Iterable[str | None]) -> Folders:
     return every if len(every) <= FOLDERS_MAX else (None,)
 
 
-def _moved(words: Sequence[str], folders: Folders, ground: Ground) -> Folders | None:
-    """Where `cd` and its kin lead; None for anything else."""
-    if words[0] == "popd":
-        return (None,)
-    if words[0] not in ("cd", "pushd"):
-        return None
-    targets = [word for word in words[1:] if word == "-" or not word.startswith("-")]
-    if not targets:
-        return (ground.home,) if words[0] == "cd" else (None,)
-    return _into(targets[0], folders, ground)
-
-
 def _into(word: str, folders: Folders, ground: Ground) -> Folders:
     if word == "-" or WILD in word:
         return (None,)
-    found = [place(ground, word, folder) for folder in folders]
-    return tuple(
-        dict.fromkeys(at.path if at is not None and at.reach is not Reach.UNKNOWN else None for at in found)
-    )
+    goes_up = ".." in word.split("/")
+    found = list[str | None]()
+    for at in (place(ground, word, folder) for folder in folders):
+        is_clear = at is not None and at.reach is not Reach.UNKNOWN
+        found.append(at.path if at is not None and is_clear else None)
+        if at is not None and is_clear and goes_up and at.really:
+            found.append(at.really)  # `cd -P`, and what changes the folder without a shell
+    return tuple(dict.fromkeys(found))
 
 
 def _moves(part: Part) -> bool:

@@ -37,6 +37,10 @@ def judge(sink: Sink, words: Sequence[str], folders: Folders, stdin: str | None)
     _Command(sink, words, folders, stdin).judge(known)
 
 
+NOT_IN_A_REPOSITORY = {"git config", "git init", "git clone", "git help", "git version", "git rev-parse"}
+"""What runs nothing that the settings of a repository say."""
+
+
 def runs_input(word: str) -> bool:
     """Whether a program of this name runs what it reads."""
     known = _program(word)[0] if is_known(word) else None
@@ -67,6 +71,7 @@ class _Command:
         self._writes = False
         self._local = False
         self._beyond = False
+        self._repositories: list[tuple[str, Folders]] = []
 
     def judge(self, known: Known) -> None:
         """Go down to the subcommand, then apply its rule. What stood on the way counts too."""
@@ -104,6 +109,8 @@ class _Command:
         instead = _only_shows(given)
         if rule.alone and not (given.rest if set(roles) & REST else rest):
             instead = Reach(rule.alone)
+        if known.name.partition(" ")[0] == "git" and known.name not in NOT_IN_A_REPOSITORY:
+            self._sink.git(rule.hooks.split() if instead is None else (), self._folders, self._words)
         if instead is not None:
             self._say(instead, known, "what it would run is not known")
             return
@@ -111,7 +118,6 @@ class _Command:
         if rule.verbs:
             self._verbs(known, rule, given)
         self._program_of(rule, given)
-        self._sink.hooks(rule.hooks.split(), self._folders, self._words)
         if rule.reader:
             told = readers.Told(
                 self._sink, self._words, given, self._folders, known.name, options, self._stdin
@@ -120,6 +126,8 @@ class _Command:
         self._operands(known, rule, roles, given)
         if rule.writes and not self._writes:
             self._touch(known, rule.writes, somewhere=True)
+        if rule.writes and known.name.startswith("git "):
+            self._repository(known)
         rest_role = next((role for role in roles if role in REST), "argv" if given.rest else "")
         if rest_role:
             self._inner(known, rule, rest_role, given)
@@ -153,6 +161,13 @@ class _Command:
             makes=makes,
         )
 
+    def _repository(self, known: Known) -> None:
+        """What git writes to its repository: around the folder, or where an option says."""
+        if not self._repositories:
+            self._sink.repository(self._folders, self._words, known.name)
+        for word, folders in self._repositories:
+            self._sink.touch(word, folders, self._words, known.name, somewhere=True)
+
     # Options
 
     def _options(self, known: Known, rule: Rule, given: Given) -> None:
@@ -176,6 +191,8 @@ class _Command:
                 self._touch(known, ".", somewhere=True)
             case "chdir":
                 self._folders = self._sink.moved(value, self._folders)
+            case "repository":
+                self._repositories.append((value, self._folders))
             case "sql":
                 self._sql(known, value)
             case "background":

@@ -224,7 +224,7 @@ def sqlite(told: Told) -> None:
                 told.say(Reach.UNKNOWN, f"what {text.split()[0]} does is not known")
             continue
         reach, why = sql.judge(text)
-        if re.search(r"attach|load_extension|writefile|edit\s*\(", text, re.IGNORECASE):
+        if re.search(r"attach|load_extension|writefile|edit\s*\(|vacuum\b[^;]*\binto\b", text, re.IGNORECASE):
             told.say(Reach.UNKNOWN, "it may write other files")
         elif reach is Reach.IRREVERSIBLE and file != ":memory:":
             for end in ("", "-journal", "-wal", "-shm"):

@@ -136,7 +136,8 @@ def read(text: str) -> Block:
     doubts += [Doubt(why) for why in _oversights(root, source)]
     try:
         doubts += filter(None, [evaluated(root)])
-        return Block(SEQUENCE, (*doubts, *_children(root, 0), *_read_again(root, source)))
+        overlooked = (*_read_again(root, source), *_inside_texts(root))
+        return Block(SEQUENCE, (*doubts, *_children(root, 0), *overlooked))
     except RecursionError:
         return Block(SEQUENCE, (*doubts, Doubt("it is nested too deeply", limit=True)))
 
@@ -154,6 +155,28 @@ def _read_again(root: Node, source: bytes) -> tuple[Part, ...]:
 
 
 # What the parser may have overlooked
+
+_TEXTS = {"raw_string", "ansi_c_string", "comment", "heredoc_body", "heredoc_content"}
+"""What a shell takes as it stands. Here-documents are looked at elsewhere."""
+_SUBSTITUTION = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$[({\[]|[<>]\()")
+
+
+def _inside_texts(root: Node) -> Iterator[Part]:
+    """Substitutions that the parser took for plain text, as in `${x%$(git push)}` and `[[ x =~ (`git push`) ]]`."""
+    pending = [root]
+    while pending:
+        here = pending.pop()
+        pending.extend(here.children)
+        text = b"" if here.child_count or not here.is_named or here.type in _TEXTS else here.text or b""
+        if _SUBSTITUTION.search(text):
+            yield Doubt("a substitution inside a pattern or a default")
+            yield from _as_quoted(text)
+
+
+def _as_quoted(text: bytes) -> tuple[Part, ...]:
+    """What is run in a text that is expanded as one in double quotes is."""
+    quoted = b': "' + text.replace(b'"', b"'") + b'"'
+    return _children(_parser().parse(quoted).root_node, 0)
 
 
 def _oversights(root: Node, source: bytes) -> Iterator[str]:
@@ -459,9 +482,7 @@ def _heredoc(node: Node, inside: list[Part], depth: int) -> str | None:
     inside += found
     if re.search(r"`|\$\(", text) and not found:
         inside.append(Doubt("a substitution in a here-document"))
-        # A text in quotes is expanded in the same way.
-        quoted = as_letters(text.replace('"', "'")).encode("ascii")
-        inside += _children(_parser().parse(b': "' + quoted + b'"').root_node, depth)
+        inside += _as_quoted(as_letters(text).encode("ascii"))
     return None if re.search(r"[`$\\]", text) else "\n".join(lines)
 
 

@@ -66,6 +66,9 @@ class Sink(Protocol):
     def moved(self, word: str, folders: Folders) -> Folders:
         """The folders that a word leads to."""
 
+    def repository(self, folders: Folders, words: Sequence[str], rule: str) -> None:
+        """It writes to the repository of git that these folders belong to."""
+
     def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None:
         """It runs another command."""
 
@@ -81,8 +84,8 @@ class Sink(Protocol):
     def text_of(self, word: str, folders: Folders) -> tuple[str, str] | None:
         """The name and the text of a file of the workspace, if it can be read."""
 
-    def hooks(self, names: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
-        """It runs these hooks of git, where they are there."""
+    def git(self, hooks: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
+        """It is git, and runs these hooks and what the settings of the repository say, where they are there."""
 
     def part_of(self, name: str, line: int, text: str, folders: Folders, words: Sequence[str]) -> None:
         """It runs a line of shell that stands in a file of this name."""

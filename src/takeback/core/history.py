@@ -44,7 +44,7 @@ class History:
         self.intents = i.Intents()
         self.moves = Moves()
         self._undone: dict[str, str] = {}
-        self._never: set[str] = set()
+        self._never: set[tuple[str, Target]] = set()
         self._unended: dict[str, Action] = {}
         self._open_runs: dict[str, Run] = {}
         self._timeline: dict[Target, list[Entry]] = defaultdict(list)
@@ -94,9 +94,14 @@ class History:
         return self._timeline.keys()
 
     def entries(self, action: str) -> list[Entry]:
-        """The changes that an action made, or may have made."""
+        """The changes that an action made, or may have made; not those that are known never to have happened."""
         both = [*self.actions[action].made, *self._shared.get(action, [])]
-        return sorted(both, key=lambda entry: entry.seq)
+        real = (entry for entry in both if (action, entry.target) not in self._never)
+        return sorted(real, key=lambda entry: entry.seq)
+
+    def never_happened(self, action: str) -> bool:
+        """Whether its call was in doubt, and is known by now not to have happened."""
+        return any(id == action for id, _ in self._never)
 
     def taken_back(self, action: str, target: Target, seq: int) -> bool:
         """Whether a rollback that itself still stands has settled this change of the target.
@@ -108,8 +113,6 @@ class History:
 
     def live(self, action: str) -> list[Entry]:
         """The changes of an action that are not taken back."""
-        if action in self._never:
-            return []
         return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
 
     def untried(self, action: str) -> list[Entry]:
@@ -286,7 +289,7 @@ class History:
         if action is None or not action.is_tool:
             return self._breach(record, f"there is no action {event.action}")
         if not event.happened:
-            self._never.add(action.id)
+            self._never.update((action.id, change.target) for change in event.changes)
         action.result, action.full = event.result, event.full
         self._add(record, action, event.changes)
 

@@ -12,24 +12,31 @@ from functools import lru_cache
 from typing import Any
 
 PATHS = re.compile(
-    r"(?:.*_)?(?:path|file|filename|filepath|folder|dir|directory|cwd|workdir|src|dst|dest|destination)s?"
+    r"(?:.*_)?(?:(?:path|file|folder|dir|directory)(?:_?(?:name|path))?|cwd|workdir|src|dst|dest|destination)s?"
     r"|.*_directories|directories"
 )
-PERHAPS_PATHS = re.compile(r"(?:.*_)?(?:source|target|uri|url|root|location|output|input|from|to|into)s?")
+PERHAPS_PATHS = re.compile(
+    r"(?:.*_)?(?:source|target|uri|url|root|location|output|out|input|from|to|into|resource|name)s?"
+)
 """Such names say little: the text has to look like a path."""
 URLS = re.compile(r"(?:.*_)?urls?")
-COMMANDS = re.compile(r"(?:.*_)?(?:command|cmd|argv|script|shell|bash)s?|args|popenargs")
-SEVERAL = re.compile(r"(?:.*_)?(?:commands|cmds|scripts)")
+COMMANDS = re.compile(
+    r"(?:.*_)?(?:(?:command|cmd)(?:_?line)?|argv|script|shell|bash|exec|execute)s?"
+    r"|(?:.*_)?(?:program|executable)|args|arguments|popenargs"
+)
+SEVERAL = re.compile(r"(?:.*_)?(?:(?:command|cmd)(?:_?line)?s|scripts|execs)")
 """Arguments with a list of lines, where others have the words of one command."""
+_TABLES = re.compile(r"(?:.*_)?(?:command|cmd|script|sql)s?|queries|statements")
+"""Arguments of which a table may hold the texts: what `args` names may be anything."""
 SQL = re.compile(r"(?:.*_)?sqls?(?:_.*)?")
 PERHAPS_SQL = re.compile(r"(?:.*_)?(?:query|queries|statement|statements)")
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_FILE = re.compile(r"file://(?:localhost)?(?=/)", re.IGNORECASE)
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
 _ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
 _LOOKS_LIKE_A_PATH = re.compile(r"(?:/|~/|\.\.?/)[^\n]*")
 _LOOKS_LIKE_SQL = re.compile(
-    r"\s*(?:select\s|with\s|(?:insert|merge|replace)\s+into\s|update\s+\S+\s+set\s|delete\s+from\s|truncate\s+table\s"
+    r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*+(?:select\s|with\s|(?:insert|merge|replace)\s+into\s|update\s+\S+\s+set\s|delete\s+from\s|truncate\s+(?:table\s|\S+\s*;?\s*$)"
     r"|(?:drop|alter|create)\s+(?:or\s+replace\s+|temp\w*\s+|unique\s+|materialized\s+)*"
     r"(?:table|database|schema|index|view|user|role|function|procedure|trigger|type|sequence|extension|policy)\s"
     r"|(?:grant|revoke)\s.*\son\s|call\s+\w+\s*\()",
@@ -53,7 +60,9 @@ def each_named(
     """Every argument of such a name, however deep, with the texts in it."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            if (key in more or is_called(str(key), names)) and (found := list(texts(item))):
+            if (key in more or is_called(str(key), names)) and (
+                found := list(_texts_under(str(key), item, names))
+            ):
                 yield str(key), found
             if isinstance(item, Mapping | list | tuple):
                 yield from each_named(item, names, more)
@@ -66,6 +75,16 @@ def each_named(
 def is_called(name: str, names: re.Pattern[str]) -> bool:
     # filePath and FILE_PATH are the same name.
     return bool(names.fullmatch(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()))
+
+
+def _texts_under(name: str, value: Any, names: re.Pattern[str]) -> Iterator[str]:
+    """The texts in an argument. Of a table under `files` its names are the paths, under `commands` what they name."""
+    if not isinstance(value, Mapping):
+        yield from texts(value)
+    elif names in (PATHS, PERHAPS_PATHS):
+        yield from (str(key) for key in value if "/" in str(key))
+    elif is_called(name, _TABLES):
+        yield from texts(list(value.values()))
 
 
 def texts(value: Any) -> Iterator[str]:

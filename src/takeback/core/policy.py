@@ -359,10 +359,10 @@ def commands_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[s
         if len(texts) > 1 and meaning.is_called(name, meaning.SEVERAL):
             yield from texts
     seen = _by_argument(args, more)
-    yield from ([meaning.JUDGED_AS_SQL, text] for text in meaning.sql_in(args))
+    yield from ([meaning.JUDGED_AS_SQL, "--", text] for text in meaning.sql_in(args))
     if len(seen) > 1:
         # A program in one argument, and its arguments in another.
-        yield [text for name in sorted(seen, key=lambda name: "args" in name.lower()) for text in seen[name]]
+        yield [text for name in sorted(seen, key=lambda name: "arg" in name.lower()) for text in seen[name]]
 
 
 def _commands(args: Mapping[str, Any], more: Sequence[str]) -> Iterator[tuple[str, str]]:

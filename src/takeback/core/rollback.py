@@ -289,9 +289,26 @@ def judge(items: Iterable[Item], unknown: Collection[str] = ()) -> Verdict:
 def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tuple[str, ...]:
     """The actions of which an undo cannot say that it takes back all that they did.
 
-    A redo and a restore speak of recorded items alone. What was taken back earlier was said then.
+    Those count too with whom they share a change: it is taken back with theirs. A redo and a restore speak of
+    recorded items alone. What was taken back earlier was said then.
     """
     if kind is not RollbackKind.UNDO:
         return ()
-    every = [action for id in of if (action := history.actions.get(id))]
+    chosen = [id for id in of if id in history.actions]
+    shared = [maker for id in chosen for entry in history.live(id) for maker in _makers(entry)]
+    every = [history.actions[id] for id in dict.fromkeys((*chosen, *shared))]
     return tuple(action.id for action in every if action.is_unknown and not history.is_undone(action.id))
+
+
+def unknown_passed(history: History, of: Collection[str]) -> tuple[str, ...]:
+    """Unknown actions that an undo of the last change passes over, since nothing of them was found by looking.
+
+    They came after what it takes back, and after the last rollback: the report of that one named those before it.
+    """
+    found: list[str] = []
+    for action in reversed(history.actions.values()):
+        if action.id in of or action.is_rollback:
+            break
+        if action.is_unknown:
+            found.append(action.id)
+    return tuple(reversed(found))

@@ -28,6 +28,9 @@ PASSED = (
 
 BEGINNING = "import sys; "
 
+SESSIONS = (b"essionStart", b"session.created")
+"""What is in the first event of a session, whatever the agent."""
+
 Answer = tuple[int, bytes, bytes]
 
 
@@ -153,15 +156,24 @@ def main() -> int:
     except TimeoutError:
         hung = True
     if answer is None:
-        from importlib.machinery import SourceFileLoader
-
-        beside = __file__[: -len("door.py")] + "rouse.py"
-        rouse = SourceFileLoader("takeback_rouse", beside).load_module()
+        sys.path.insert(0, __file__.rpartition("/")[0])
+        try:
+            rouse = __import__("rouse")
+        except ImportError:
+            return gone(data)
+        finally:
+            del sys.path[0]
         answer = rouse.answer(lambda: ask(folder, message, wary=True), folder, agent, data, hung=hung)
     code, out, err = answer
     _write(1, out)
     _write(2, err)
     return code
+
+
+def gone(data: bytes) -> int:
+    """What to end with where a part of Takeback is missing. The agent goes on; only the beginning of a session ends
+    with an error, so that it is said once."""
+    return 1 if any(beginning in data for beginning in SESSIONS) else 0
 
 
 def _write(fd: int, text: bytes) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from takeback import config
 from takeback._version import __version__
-from takeback.daemon import wire
+from takeback.daemon import door, wire
 from takeback.daemon.server import Server, Waiting
 
 LEFT_BEHIND = ("TAKEBACK_ACTION", "TAKEBACK_ACTOR")
@@ -62,9 +62,15 @@ class Desk:
         # Here the environment and the folder are those of whoever asks, not ours.
         environment = {**request.environment, "TAKEBACK_HOME": str(self._home)}
         with config.calling(environment, request.folder):
-            said = self._handle(
-                request.agent, request.data, request.environment, opening=opening, pid=request.pid
-            )
+            try:
+                said = self._handle(
+                    request.agent, request.data, request.environment, opening=opening, pid=request.pid
+                )
+            except (
+                ImportError
+            ) as error:  # that file of Takeback is missing, so another process has it neither
+                self._log.info("%s: %s", request.agent, error)
+                return wire.Answer(door.gone(request.data))
         return wire.Answer(said.code, said.stdout, said.stderr)
 
     def _status(self) -> wire.Status:

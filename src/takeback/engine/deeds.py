@@ -9,6 +9,7 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core.change import Change
+from takeback.core.history import History
 from takeback.core.rollback import Do, OnConflict, Planned
 from takeback.engine.calls import is_doubtful
 from takeback.engine.paths import AT_PATHS, OUTSIDE
@@ -79,3 +80,11 @@ def swaps_of(changes: Iterable[Change], choice: OnConflict) -> list[Swap]:
     every = list(changes)
     at = Counter(change.target.name for change in every if change.target.resource in _AT_PATHS)
     return [Swap(c.target, c.before, c.after, choice, at[c.target.name] > 1) for c in every]
+
+
+def as_whose(swap: Swap, history: History) -> Swap:
+    """A write that knows whether it overwrites a human's version: one that no action left there."""
+    entries = history.timeline(swap.target)
+    last = entries[-1] if entries else None
+    is_agents = last and history.actions[last.action].is_tool and last.change.after == swap.present
+    return msgspec.structs.replace(swap, overwrites_others=bool(swap.present) and not is_agents)

@@ -74,7 +74,7 @@ class Foresight:
                 exists=os.path.exists,
                 running=self._running,
             )
-            judged = with_other_names(judged)
+            judged = with_what_is_there(judged)
             if self._rules().effects.local is Local.IRREVERSIBLE:
                 judged = with_local_irreversible(judged)
             self._last = (asked, judged, time.monotonic() + REMEMBERED_S)
@@ -157,28 +157,37 @@ class Foresight:
         return [Reached(at.path, at.really, perhaps=perhaps) for at in found if at is not None]
 
 
-def with_other_names(judged: Judgement) -> Judgement:
-    """The same where a file of the workspace that is written has other names: these may lie where nobody looks."""
+def with_what_is_there(judged: Judgement) -> Judgement:
+    """The same where something is written that is more than a file with one name.
+
+    A file of the workspace with other names may lie where nobody looks; whoever reads a pipe does what it is told.
+    """
     from takeback.commands.judgement import Reach, Reason, worst
 
-    inside = [
-        t.really or t.path
-        for t in judged.touched
-        if t.reach is Reach.RESTORABLE and t.exact and not t.deletes
-    ]
-    if not (linked := [path for path in inside if _has_other_names(path)]):
-        return judged
-    why = f"writes {linked[0]}, a file with other names, which may lie outside the workspace"
-    reasons = (*judged.reasons, Reason(Reach.UNKNOWN, "", "(hard link)", why))
-    return msgspec.structs.replace(judged, reach=worst(one.reach for one in reasons), reasons=reasons)
+    for touched in judged.touched:
+        if touched.names is not None or touched.deletes:
+            continue
+        path = touched.really or touched.path
+        kind, links = _kind_and_names(path)
+        if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+            rule, why = "(pipe)", f"writes to {path}, a pipe, and what its reader does is not known"
+        elif stat.S_ISREG(kind) and links > 1 and touched.reach is Reach.RESTORABLE:
+            rule = "(hard link)"
+            why = f"writes {path}, a file with other names, which may lie outside the workspace"
+        else:
+            continue
+        reasons = (*judged.reasons, Reason(Reach.UNKNOWN, "", rule, why))
+        return msgspec.structs.replace(judged, reach=worst(one.reach for one in reasons), reasons=reasons)
+    return judged
 
 
-def _has_other_names(path: str) -> bool:
+def _kind_and_names(path: str) -> tuple[int, int]:
+    """What a path is, and how many names it has; zeros where there is nothing."""
     try:
         found = os.lstat(path)
     except (OSError, ValueError):
-        return False
-    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+        return 0, 0
+    return found.st_mode, found.st_nlink
 
 
 def with_local_irreversible(judged: Judgement) -> Judgement:

@@ -37,6 +37,9 @@ def name_in_rules(function: Callable[..., Any], otherwise: str = "") -> str:
     """How the rules know a function: `package.module:function`, where it was defined."""
     function, _, _ = unwrapped(function)
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if name and not module and not otherwise:
+        # A method of a builtin kind: it is where that kind is.
+        module = getattr(function, "__objclass__", type(getattr(function, "__self__", None))).__module__
     if module and name:
         return f"{module}:{name}"
     return otherwise or f"{type(function).__module__}:{type(function).__qualname__}"

@@ -26,12 +26,18 @@ class Left(msgspec.Struct, frozen=True):
     """What it changed and nobody took back; what lies under the lock comes first."""
     can_go_on: bool
     """Whether the run can be continued."""
+    perhaps: tuple[str, ...] = ()
+    """What it or somebody else changed elsewhere, which cannot be told apart any more."""
 
     def __str__(self) -> str:
         more = f" and {len(self.targets) - SHOWN} more" if len(self.targets) > SHOWN else ""
         stands = (
-            f"and left {', '.join(self.targets[:SHOWN])}{more}" if self.targets else "and changed nothing"
+            f"and left {', '.join(self.targets[:SHOWN])}{more}"
+            if self.targets
+            else "and changed nothing there"
         )
+        if self.perhaps:
+            stands += f", perhaps also {', '.join(self.perhaps[:SHOWN])}"
         return f"{self.who}, had locked {self.name} {stands}. {ways(self.run, can_go_on=self.can_go_on)}"
 
 
@@ -56,15 +62,18 @@ def is_settled(history: History, id: str) -> bool:
 def left_by(history: History, lease: Lease, who: str, wanted: str) -> Left:
     """What stands of the run that had this lease, for whoever takes `wanted` after it."""
     run = history.runs[lease.holder.run]
-    made = {
-        entry.target.said: overlap(wanted, entry.target.name) if entry.target.resource == "files" else False
-        for id in run.actions
-        if history.actions[id].is_tool
-        for entry in history.live(id)
-        if entry.change.before.id != entry.change.after.id
-    }
+    made, perhaps = {}, set()
+    tools = [id for id in run.actions if history.actions[id].is_tool]
+    for entry in (entry for id in tools for entry in history.live(id)):
+        is_file, name, said = entry.target.resource == "files", entry.target.name, entry.target.said
+        if entry.change.before.id == entry.change.after.id:
+            continue
+        if entry.change.in_doubt and is_file and not overlap(lease.name, name):
+            perhaps.add(said)
+        else:
+            made[said] = is_file and overlap(wanted, name)
     targets = tuple(sorted(made, key=lambda said: (not made[said], said)))
-    return Left(run.id, lease.name, who, targets, can_go_on(history, run.id))
+    return Left(run.id, lease.name, who, targets, can_go_on(history, run.id), tuple(sorted(perhaps)))
 
 
 def can_go_on(history: History, id: str) -> bool:

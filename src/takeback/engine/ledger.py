@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from takeback.core import ids
+from takeback.core.codec import written
 from takeback.core.events import ActionBegan, Event, Outcome, RunEnded, StepBegan
 from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased
@@ -149,12 +151,19 @@ def _is_commit(event: Event) -> bool:
     return isinstance(event, RunEnded) and event.outcome is Outcome.DONE
 
 
+def _as_text(words: str) -> str:
+    """Words of a command line may be bytes that are not UTF-8; what is not even that, the journal refuses."""
+    with suppress(UnicodeEncodeError):
+        return written(words)
+    return words
+
+
 def _without_secrets(event: Event) -> Event:
     """An exception may have the password of a database in it, and so may what somebody was told about it."""
     said = {word: text for word in _words_of(type(event)) if (text := getattr(event, word))}
     if not said:
         return event
-    shown = {word: redact(text) for word, text in said.items()}
+    shown = {word: redact(_as_text(text)) for word, text in said.items()}
     return event if shown == said else msgspec.structs.replace(event, **shown)
 
 

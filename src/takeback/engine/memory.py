@@ -9,6 +9,7 @@ from typing import Any
 from takeback.core.change import Change
 from takeback.core.memory import changes, flatten, pointer, unflatten
 from takeback.core.values import DEEPEST, plain
+from takeback.errors import UsageError
 
 Read = Callable[[], Mapping[str, Any]]
 """The values by path as the journal has them now, others' undos included."""
@@ -79,7 +80,16 @@ class Handle(ABC):
         return repr(self.plain())
 
 
-class Place(Handle, MutableMapping[str, Any]):
+class Mapped(MutableMapping[str, Any]):
+    """A dictionary that never hands out what was put into it: a change of that would be lost."""
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+
+class Place(Handle, Mapped):
     """A dictionary in the memory, each key of which is a target. The outermost one is `run.memory`."""
 
     def __init__(self, memory: Memory, path: str = "") -> None:
@@ -156,7 +166,7 @@ class Items(Part, MutableSequence[Any]):
         self._cell.change(lambda whole: whole.insert(index, _bare(value)))
 
 
-class Entries(Part, MutableMapping[str, Any]):
+class Entries(Part, Mapped):
     """A dictionary in a list."""
 
     def __iter__(self) -> Iterator[str]:
@@ -165,7 +175,10 @@ class Entries(Part, MutableMapping[str, Any]):
 
 def _pointer(key: str) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"keys of the memory are strings, not {type(key).__name__}")
+        raise UsageError(
+            f"keys of the memory are strings, not {type(key).__name__}; nothing was changed",
+            hint="write it as a string, as in run.memory[str(key)]",
+        )
     return pointer(key)
 
 

@@ -201,12 +201,17 @@ class Table:
         return {pid for pid in self._seen if wanted in _read(f"/proc/{pid}/environ").split(b"\0")}
 
     def branded(self, brands: AbstractSet[int]) -> set[int]:
-        """Those that carry one of these brands. None of them can be older than its brand."""
+        """Those that carry one of these brands, or a number that was never given. None can be older than its brand.
+
+        Who puts such a number over a brand wants not to be found; nobody else sets this limit.
+        """
         if not brands:
             return set()
         oldest_ns = BRANDS_BEGIN - max(brands) - TICK_NS
         young = [pid for pid, (_, began) in self._seen.items() if int(began) * TICK_NS >= oldest_ns]
-        return {pid for pid in young if _brand_of(pid) in brands}
+        found = {pid: _brand_of(pid) for pid in young}
+        lowest = new_brand()  # asked for last: all that were given are higher
+        return {pid for pid, brand in found.items() if brand in brands or 0 <= brand < lowest}
 
     def alive(self, recorded: Iterable[Process]) -> set[int]:
         """Those of these that still live."""
@@ -237,12 +242,12 @@ class Table:
 
 
 def _brand_of(pid: int) -> int:
-    """Read from a file that everybody may read: what was started with sudo is another user's."""
+    """Read from a file that everybody may read: what was started with sudo is another user's. -1 for none."""
     for line in _read(f"/proc/{pid}/limits").splitlines():
         if line.startswith(b"Max file locks"):
             hard = line.split()[4]
-            return int(hard) if hard.isdigit() else 0
-    return 0
+            return int(hard) if hard.isdigit() else -1
+    return -1
 
 
 def read_of(pid: int, name: str) -> bytes:

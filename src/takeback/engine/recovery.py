@@ -9,6 +9,7 @@ from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Verdict, judge
+from takeback.core.selection import inside
 from takeback.core.subjects import Action, Run
 from takeback.engine.calls import Calls, change_of, is_outside, is_taken_back
 from takeback.engine.tracker import Tracker, shared
@@ -24,7 +25,11 @@ def settle(tracker: Tracker, calls: Calls) -> list[str]:
     notes = [
         settle_one(tracker, calls, action)
         for action in reversed(history.open_actions())
-        if action.is_tool and not tracker.is_guarded(action) and not tracker.lives_on(action)
+        if action.is_tool
+        and not tracker.is_guarded(action)
+        and not tracker.lives_on(action)
+        # Its last process may have ended after its part was asked about, and the part comes first.
+        and tracker.open_part(action.id) == action.id
     ]
     for run in history.open_runs():
         # The second question goes through all that the run did; while somebody conducts it, it is not asked.
@@ -111,6 +116,7 @@ def settle_one(
     tracker: Tracker, calls: Calls, action: Action, known: str = "no end of it was recorded"
 ) -> str:
     """What it changed here is found by looking, and what it did in another system by its check."""
+    history = tracker.ledger.history
     changes: tuple[Change, ...] = ()
     marks: tuple[e.Mark, ...] = ()
     words = []
@@ -122,7 +128,9 @@ def settle_one(
         marks = tracker.marks()
         others = [owner for owner in tracker.owners() if owner is not action]
         changes = tracker.proved(action, shared(tracker.since_last(marks), others))
-        words.append(f"{known}; {_owned(changes)}" if changes or action.made else "nothing had changed")
+        besides = " besides what was done inside of it" if len(inside(history, [action.id])) > 1 else ""
+        found = f"{known}; {_owned(changes)}" if changes or action.made else f"nothing had changed{besides}"
+        words.append(found)
     changes += tracker.made_by(action.id)
     seen = calls.look_at(action)
     if seen.happened:

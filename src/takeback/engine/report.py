@@ -96,6 +96,14 @@ class RollbackReport(msgspec.Struct, frozen=True):
     unsettled: tuple[str, ...] = ()
     """Actions that an earlier undo has reported as unknown: without an id nothing more is done about them."""
 
+    def with_unknown(self, more: tuple[str, ...]) -> RollbackReport:
+        """The same where these actions, of which nothing was found here, may have done something elsewhere."""
+        if not more:
+            return self
+        is_known = self.verdict in (Verdict.CLEAN, Verdict.NOTHING)
+        verdict = Verdict.UNKNOWN if is_known else self.verdict
+        return msgspec.structs.replace(self, verdict=verdict, unknown=(*self.unknown, *more))
+
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
             conflicts = [item for item in self.items if item.did == "conflict"]

@@ -17,7 +17,16 @@ from takeback import faults
 from takeback.core import events as e
 from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target, Version
-from takeback.core.rollback import Do, OnConflict, Plan, Planned, judge, plan_rollback, unknown_among
+from takeback.core.rollback import (
+    Do,
+    OnConflict,
+    Plan,
+    Planned,
+    judge,
+    plan_rollback,
+    unknown_among,
+    unknown_passed,
+)
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine import deeds, elsewhere, restoring, unseen
 from takeback.engine.calls import Calls, left_standing
@@ -67,15 +76,19 @@ class Rollbacks:
             history = self.ledger.history
             passed: tuple[str, ...] = ()
             unsettled: tuple[str, ...] = ()
+            elsewhere: tuple[str, ...] = ()
             if to:
                 chosen = select.after(history, to, wanted)
             elif wanted_ids:
                 chosen = select.of_ids(history, wanted_ids, wanted, agent)
             elif agent:
+                unsettled = tuple(a for a in history.unsettled() if select.is_by(history.actions[a], agent))
                 chosen = select.of_agent(history, agent, wanted)
             else:
                 unsettled = tuple(history.unsettled())
                 chosen, passed = unseen.last(history, wanted, self._seen)
+                if wanted is any_target:
+                    elsewhere = unknown_passed(history, chosen.actions)
             refuse_background(self.tracker, chosen.actions)
             plan = self._plan(chosen, on_conflict, wanted)
             choices = self._choices(plan, chosen, wanted)
@@ -86,6 +99,7 @@ class Rollbacks:
             )
             if not preview:
                 end_taken_back(self.tracker, chosen.actions)
+            report = report.with_unknown(elsewhere)
             return msgspec.structs.replace(report, passed=passed, unsettled=unsettled)
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
@@ -231,7 +245,8 @@ class Rollbacks:
         kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
         for name, resource in self.tracker.resources.items():
             planned = {i.target: i for i in plan.items if i.changes_something and i.target.resource == name}
-            swaps = [s for s in deeds.swaps_of(plan.swaps, plan.on_conflict) if s.target in planned]
+            every = deeds.swaps_of(plan.swaps, plan.on_conflict)
+            swaps = [deeds.as_whose(s, self.ledger.history) for s in every if s.target in planned]
             foreseen = resource.foresee(swaps, kept)
             otherwise = {
                 target: deeds.otherwise(planned[target], do, why, plan.on_conflict)

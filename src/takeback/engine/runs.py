@@ -92,6 +92,8 @@ class Run(Seam, Deferring, Locking, AlsoAsync["Run"]):
         self._names: Counter[str] = Counter()
         self._intents: dict[bytes, Iterator[int]] = {}
         self.at_work = AtWork()
+        self.again: set[Step] = set()
+        """Steps that were done already and whose blocks are being gone through again."""
         self._beat = Heartbeat(parts.tracker.life, BEAT_S)
 
     # The block

@@ -33,10 +33,16 @@ class Child(msgspec.Struct):
 
 
 def run_child(
-    words: Sequence[str], *, token: str, show_life: Callable[[], None], more: Mapping[str, str] = {}
+    words: Sequence[str],
+    *,
+    token: str,
+    show_life: Callable[[], None],
+    more: Mapping[str, str] = {},
+    tick: Callable[[], None] = lambda: None,
 ) -> Child:
     """Run a command with our terminal, signals and exit code passed through; with `more` in its environment.
 
+    While it runs, `tick` is called about once a second, after each sign of life.
     A sign of life that cannot be shown keeps it from starting. Once it runs, its own code counts: what changes
     without a sign is in doubt later, where its end cannot be recorded either.
     """
@@ -57,7 +63,7 @@ def run_child(
             orphans.bury(process.pid)
 
         with _signals_to(process):
-            _wait(process, partial(_try, beat))
+            _wait(process, partial(_try, beat), tick)
         code, left = process.returncode, orphans.living()
     if code >= 0:
         return Child(code, left=left)
@@ -76,7 +82,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None]) -> None:
+def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None], tick: Callable[[], None]) -> None:
     """Until it ends, say from time to time that we live."""
     if not hasattr(os, "pidfd_open"):
         while True:
@@ -85,12 +91,14 @@ def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None]) -> No
                 return
             except subprocess.TimeoutExpired:
                 show_life()
+                tick()
     fd = os.pidfd_open(process.pid)
     try:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         while not poll.poll(LIFE_S * 1000):
             show_life()
+            tick()
     finally:
         os.close(fd)
     # Once more: should its end not be recorded, the last it wrote is provably its own.

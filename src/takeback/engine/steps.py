@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -43,6 +43,8 @@ class Step:
         self.body = ""
         self.done = False
         self._looked = False
+        self._shared = False
+        """Whether others were at work while its block was gone through again: what changed may be theirs."""
         self.held: list[Database] = []
         """Transactions that last only if the step does."""
 
@@ -143,6 +145,7 @@ class Step:
         if run.options.checkpoint == "run" or run.at_work.is_forked() or self._looked is before:
             return
         self._looked = before
+        self._note_others(before=before)
         with tracker.lock.held():
             run._ledger.refresh()
             if before:
@@ -151,7 +154,29 @@ class Step:
             marks = tracker.marks()
             if changes := tracker.since_last(marks):
                 tracker.attribute(changes, marks)
-        self.warn_again(change.target.said for change in changes if change.before != change.after)
+        if not self._shared:
+            self.warn_again(change.target.said for change in changes if change.before != change.after)
+
+    def _note_others(self, *, before: bool) -> None:
+        """Note whether anybody else is at work now: another thread in a block of its own, or an open action."""
+        run = self.run
+        if before:
+            run.again.add(self)
+        lineage = set(self._lineage())
+        beside = [step for step in run.again if step not in lineage and self not in step._lineage()]
+        own = {run._body, *(step.body for step in lineage)}
+        if beside or any(action.id not in own for action in run._ledger.history.open_actions()):
+            for step in (self, *beside):
+                step._shared = True
+        if not before:
+            run.again.discard(self)
+
+    def _lineage(self) -> Iterator[Step]:
+        """Yield this step and those around it."""
+        step: Step | None = self
+        while step:
+            yield step
+            step = step.above
 
     def warn_again(self, changed: Iterable[str]) -> None:
         """Say that a step that was done changed something again."""

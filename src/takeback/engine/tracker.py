@@ -212,7 +212,9 @@ class Tracker:
                 self.ledger.refresh()
                 # First the look: what changed before the step is not the step's.
                 brand = processes.new_brand() if began.process else 0
-                began = msgspec.structs.replace(began, marks=self.observe(began.outside), brand=brand)
+                marks = self.observe(began.outside)
+                inside = self.open_part(began.parent)
+                began = msgspec.structs.replace(began, parent=inside, marks=marks, brand=brand)
                 record = self.ledger.append([*before, self._in_step(began, step, stream)], stream)[-1]
             if began.process:
                 self._counts[record.id] = processes.count()
@@ -256,7 +258,7 @@ class Tracker:
             if action.life is not Life.OPEN and (lives_on or not self._is_told_of(action)):
                 return action
             faults.reach(ENDING)
-            left = () if lives_on else tuple({*left, *self._leaves(action)})
+            left = () if lives_on else tuple({*left, *self.leaves(action)})
             self.end_gone()
             changes = (*changes, *self.made_by(action_id))
             if not getattr(action.began, "marks", ()):
@@ -344,6 +346,15 @@ class Tracker:
             return self.is_led(run)
         return processes.is_alive(process, self.life.last_ns(action.id))
 
+    def whole(self, action: Action) -> Action:
+        """The command of which this is a part; itself where it is none."""
+        return self.ledger.history.actions[getattr(action.began, "parent", "")] if is_part(action) else action
+
+    def open_part(self, id: str) -> str:
+        """The part of this action that is open now, else itself: what begins inside of it is inside of that."""
+        parts = (a.id for a in self.ledger.history.open_actions() if is_part(a) and self.whole(a).id == id)
+        return next(parts, id) if id else id
+
     def is_led(self, run: Run) -> bool:
         """Whether somebody may still go on with a run that is not the work of one process.
 
@@ -400,7 +411,7 @@ class Tracker:
         table = processes.Table() if left else None
         return sorted({pid for action in left if table for pid in self._found(action, table)})
 
-    def _leaves(self, action: Action) -> tuple[e.Process, ...]:
+    def leaves(self, action: Action) -> tuple[e.Process, ...]:
         """The processes that an action leaves behind when its command has ended."""
         if self.is_left_behind(action.id) or not getattr(action.began, "brand", 0):
             return ()
@@ -414,15 +425,16 @@ class Tracker:
 
     def _found(self, action: Action, table: processes.Table) -> set[int]:
         """What it started, by all that a process cannot easily shed: what it inherits, and whom it descends from."""
-        began, run = action.began, self.ledger.history.runs.get(action.stream)
+        whole = self.whole(action)
+        began, run = whole.began, self.ledger.history.runs.get(action.stream)
         if not isinstance(began, e.ActionBegan):
             return set()
-        inherited = table.branded(self._brands(action))
+        inherited = table.branded(self._brands(whole))
         if run and run.began.detached:
             # What its agent holds are tools of the agent, and other calls; what a call leaves has lost its parent.
             inherited -= table.below(began.process)
         else:
-            inherited |= table.with_token(self.token(action.id))
+            inherited |= table.with_token(self.token(whole.id))
         found = table.with_offspring(inherited | table.alive(action.processes))
         return found - {os.getpid()}
 
@@ -463,6 +475,14 @@ class Tracker:
     def token(self, action_id: str) -> str:
         """The value by which an action's processes are known, unlike that of any other workspace."""
         return f"{self.name}:{action_id}"
+
+
+def is_part(action: Action) -> bool:
+    """Whether it is a part of a command: recorded by whoever records that, and known by its processes."""
+    began = action.began
+    if not isinstance(began, e.ActionBegan) or began.key or began.process is not None:
+        return False
+    return bool(began.step and began.parent)
 
 
 def _is_inside(action: Action, other: Action) -> bool:

@@ -340,7 +340,7 @@ def test_what_moved_since_the_plan_is_not_overwritten(tmp_path: Path) -> None:
     now = picture(path)
     place, wanted, empty = (os.fsencode(file) for file in (path, image, scratch))
     assert writing.put(place, wanted, taken.image.digest, empty, wal=False) == writing.MOVED
-    assert writing.remove(place, taken.image.digest, empty) == writing.MOVED
+    assert writing.remove(place, taken.image.digest, empty, bytes(tmp_path)) == writing.MOVED
     assert picture(path) == now
 
 

@@ -88,9 +88,8 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
             "installed more than once: what is told twice counts once, but takes longer",
             f"keep one of them: takeback uninstall {agent}, with or without --user",
         )
-    for path in apply.everywhere(agent, project, home):
-        if apply.is_switched_off(agent, path):
-            yield problem("hooks", f"{path} tells the agent to run no hooks", "take that setting out")
+    if idle := apply.switched_off_by(agent, apply.everywhere(agent, project, home)):
+        yield problem("hooks", f"{idle} tells the agent to run no hooks", "take that setting out")
     yield from _others(agent, found)
     yield from trust.of_hooks(agent, project, home, [one.path for one in found])
     for command in dict.fromkeys(command for one in found for command in one.commands):

@@ -195,15 +195,18 @@ def hooks(agent: str, text: str) -> Any:
     return text if agent == "opencode" or not text else _root(text).value.get("hooks")
 
 
-def switched_off(agent: str, text: str) -> bool:
-    """Whether these settings tell the agent to run no hooks at all."""
+def switched_off(agent: str, text: str) -> bool | None:
+    """Whether these settings tell the agent to run no hooks at all; None where they say nothing about it."""
     of = layout(agent)
     if agent == "opencode" or not text:
-        return False
+        return None
     root = _root(text).value
     if of.agent == "gemini":
-        return isinstance(found := root.get("hooksConfig"), dict) and found.get("enabled") is False
-    return root.get("disableAllHooks") is True
+        found = root.get("hooksConfig")
+        enabled = found.get("enabled") if isinstance(found, dict) else None
+        return not enabled if isinstance(enabled, bool) else None
+    disabled = root.get("disableAllHooks")
+    return disabled if isinstance(disabled, bool) else None
 
 
 def unread(agent: str, text: str) -> str:

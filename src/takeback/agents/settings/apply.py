@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def places(agent: str, *, project: Path, home: Path, user: bool) -> list[Path]:
 
 
 def everywhere(agent: str, project: Path, home: Path) -> list[Path]:
-    """All settings that the agent reads here, each once: a project may be a link to HOME."""
+    """All settings that the agent reads here, the nearest first, each once: a project may be a link to HOME."""
     found = [places(agent, project=project, home=home, user=user) for user in (False, True)]
     return list(dict.fromkeys(path for paths in found for path in paths))
 
@@ -122,12 +122,16 @@ def plugins(path: Path) -> dict[str, bool]:
         return {}
 
 
-def is_switched_off(agent: str, path: Path) -> bool:
-    """Whether a file tells the agent to run no hooks. One that cannot be read tells it nothing."""
-    try:
-        return settings.switched_off(agent, read(path))
-    except TakebackError:
-        return False
+def switched_off_by(agent: str, paths: Iterable[Path]) -> Path | None:
+    """The file that tells the agent to run no hooks. The nearest that says anything decides, so they come first."""
+    for path in paths:
+        try:
+            off = settings.switched_off(agent, read(path))
+        except TakebackError:
+            continue  # one that cannot be read tells it nothing
+        if off is not None:
+            return path if off else None
+    return None
 
 
 def read(path: Path) -> str:

@@ -3,6 +3,7 @@
 import { spawn } from "node:child_process"
 
 const COMMAND = ["takeback-hook", "opencode"]
+const WAIT_MS = 60_000
 const GONE =
   "Takeback does not work any more: it, or the Python that it was installed for, is gone or broken. Nothing that is " +
   "done here is recorded, and none of it can be taken back. Install Takeback again, or remove this plugin."
@@ -11,12 +12,21 @@ const GONE =
 const tell = (event) =>
   new Promise((resolve) => {
     const out = { failed: false, stdout: "" }
-    const failed = () => resolve({ ...out, failed: true })
+    let hook
+    const end = (failed) => {
+      clearTimeout(timer)
+      resolve({ ...out, failed })
+    }
+    const failed = () => end(true)
+    const timer = setTimeout(() => {
+      hook?.kill("SIGKILL")
+      failed()
+    }, WAIT_MS)
     try {
-      const hook = spawn(COMMAND[0], COMMAND.slice(1), { stdio: ["pipe", "pipe", "ignore"] })
+      hook = spawn(COMMAND[0], COMMAND.slice(1), { stdio: ["pipe", "pipe", "ignore"] })
       hook.stdout.on("data", (text) => (out.stdout += text))
       hook.on("error", failed)
-      hook.on("close", (code) => resolve({ ...out, failed: code !== 0 }))
+      hook.on("close", (code) => end(code !== 0))
       hook.stdin.on("error", () => {})
       hook.stdin.end(JSON.stringify(event))
     } catch {

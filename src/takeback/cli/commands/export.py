@@ -7,7 +7,7 @@ import time
 import click
 import msgspec
 
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.session import Session, TakebackCommand, echo_json
 from takeback.core.change import Target
 from takeback.core.export import as_cloudevent, as_line, type_of, undo_list
 from takeback.core.record import Record
@@ -51,7 +51,7 @@ def command(
             for record in workspace.journal.read(after=after):
                 after = record.seq
                 if not types or type_of(record.event) in types:
-                    click.echo(_text(workspace, record, shape))
+                    echo_json(_text(workspace, record, shape))
             if not follow:
                 return None
             time.sleep(POLL_S)

@@ -112,7 +112,7 @@ def _switched_off(agent: str, root: Path | None, home: Path) -> Path | None:
         paths = apply.places(agent, project=home, home=home, user=True)
     else:
         paths = apply.everywhere(agent, root, home)
-    return next((path for path in paths if apply.is_switched_off(agent, path)), None)
+    return apply.switched_off_by(agent, paths)
 
 
 def _would_be_committed(root: Path, path: Path) -> bool:

@@ -85,7 +85,10 @@ def take(session: Session, name: str, ttl_s: float, wait_s: float) -> None:
         lease = leases.take(chosen, holder, family=family, ttl_s=ttl_s, wait_s=wait_s)
         left = leases.left(lease)
     if session.json:
-        told = [{"run": one.run, "name": one.name, "targets": list(one.targets)} for one in left]
+        told = [
+            {"run": one.run, "name": one.name, "targets": list(one.targets), "perhaps": list(one.perhaps)}
+            for one in left
+        ]
         return session.data({**lock_data(lease), "left": told})
     session.line(f"Locked {lease.name} for {until(_until_us(lease))} (fence {lease.fence}).")
     session.line(f"  let go   takeback locks release {lease.name}")

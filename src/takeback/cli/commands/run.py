@@ -12,9 +12,10 @@ import msgspec
 
 from takeback import config
 from takeback.cli.beginning import first_checkpoint
+from takeback.cli.choices import interval, intervals
 from takeback.cli.outcome import guarded_rows, summary_data, summary_lines, warning_lines
 from takeback.cli.reports import print_report
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.session import Session, TakebackCommand, plural
 from takeback.cli.views import made
 from takeback.commands.judgement import Judgement
 from takeback.core.codec import written as recordable
@@ -23,6 +24,7 @@ from takeback.core.redact import redact
 from takeback.daemon import control, door
 from takeback.engine import lock_guard
 from takeback.engine.foreseeing import foreseen, reached, refuse_on_autopilot, written
+from takeback.engine.parts import Parts
 from takeback.engine.report import RollbackReport
 from takeback.engine.spawn import Child, run_child
 from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, RunBusy, TakebackError
@@ -51,6 +53,13 @@ class RunCommand(TakebackCommand):
 @click.option("--name", default=None, metavar="N", help="How the log calls it; by default the command itself")
 @click.option("--undo-on-failure", is_flag=True, help="Take everything back if the command fails")
 @click.option(
+    "--every",
+    callback=interval,
+    shell_complete=intervals,
+    metavar="TIME",
+    help="Take a checkpoint each 5m, 30s or 1h while it runs, and let undo take back what came after the last one",
+)
+@click.option(
     "--also",
     multiple=True,
     metavar="DIR",
@@ -66,6 +75,7 @@ def command(
     session: Session,
     name: str | None,
     undo_on_failure: bool,
+    every: float | None,
     autopilot: bool,
     also: tuple[str, ...],
     allow_home: bool,
@@ -75,7 +85,8 @@ def command(
 
     A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
     Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it, and 6
-    where the command gave 0 and what it did could not be recorded.
+    where the command gave 0 and what it did could not be recorded. With --every it is cut into parts: `undo` takes
+    back the newest one, `undo RUN` all of them.
     """
     with session.protect(asking=True) as workspace:
         workspace.recover()
@@ -83,7 +94,9 @@ def command(
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
-        called = recordable(redact(name or shlex.join([os.path.basename(words[0]), *words[1:]])))[:NAME_MAX]
+        # Each word by itself first: quotes that join them would split what is quoted inside of one.
+        shown = [os.path.basename(words[0]), *map(redact, words[1:])]
+        called = recordable(redact(name or shlex.join(shown)))[:NAME_MAX]
         actor, parent = recordable(os.path.basename(words[0])), workspace.parent_action()
         judged = workspace.foresight.judge(words)
         survey = workspace.foresight.survey(reached(judged), roots)
@@ -104,7 +117,8 @@ def command(
             autopilot=autopilot,
             survey=_with(survey, roots),
         )
-        ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure))
+        parts = Parts(workspace.tracker, id, every) if every else None
+        ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure, parts=parts))
 
 
 def _with(survey: Survey, roots: Sequence[str]) -> Survey:
@@ -126,17 +140,25 @@ def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -
 
 
 def _supervise(
-    session: Session, workspace: Workspace, id: str, called: str, words: tuple[str, ...], *, undo: bool
+    session: Session,
+    workspace: Workspace,
+    id: str,
+    called: str,
+    words: tuple[str, ...],
+    *,
+    undo: bool,
+    parts: Parts | None,
 ) -> int:
     tracker = workspace.tracker
     child = run_child(
         words,
         token=tracker.token(id),
-        show_life=lambda: tracker.life.show(id),
+        show_life=parts.show_life if parts else lambda: tracker.life.show(id),
         more=workspace.environment_of(id),
+        tick=parts.tick if parts else lambda: None,
     )
     try:
-        _record(session, workspace, id, called, child, undo=undo)
+        _record(session, workspace, id, called, child, undo=undo, parts=parts)
     except (TakebackError, OSError) as error:
         # The command has run, so its own failure counts first. The next command settles what is not recorded now.
         click.echo(f"takeback: what {id} changed is not recorded yet: {error}", err=True)
@@ -151,21 +173,34 @@ def _left(child: Child) -> tuple[Process, ...]:
 
 
 def _record(
-    session: Session, workspace: Workspace, id: str, called: str, child: Child, *, undo: bool
+    session: Session,
+    workspace: Workspace,
+    id: str,
+    called: str,
+    child: Child,
+    *,
+    undo: bool,
+    parts: Parts | None,
 ) -> None:
     """Write down what the command did, say it, and take it back if that was asked for."""
     tracker = workspace.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
-    action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=_left(child))
+    if parts:
+        action = parts.end(outcome, exit_code=child.code, why=child.why, left=_left(child))
+    else:
+        action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=_left(child))
     tracker.life.end(id)
     report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
     if session.json:
         click.echo(summary_data(workspace, action, child, report), err=True)
     elif not child.started:
-        click.echo(f"takeback: {child.why}", err=True)
+        click.echo(f"takeback: {recordable(child.why)}", err=True)
     else:
         for line in summary_lines(workspace, action, child, called, undoing=report is not None):
             click.echo(line, err=True)
+        if parts and parts.missed:
+            times = plural(len(parts.missed), "time")
+            click.echo(f"  no checkpoint       {times}, last because {parts.missed[-1]}", err=True)
         if report is not None:
             print_report(Session(to_stderr=True), workspace.history, report)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -31,6 +31,7 @@ from takeback.core.selection import last_action
 from takeback.core.subjects import Action, Approval, Run
 from takeback.engine.calls import in_doubt
 from takeback.engine.processes import is_alive
+from takeback.errors import UsageError
 from takeback.journals import held_unopened
 from takeback.opening import find_root, find_workspace, lost_at
 from takeback.storage.registry import Registry
@@ -59,8 +60,9 @@ def command(session: Session) -> None:
         so_far = changed_so_far(workspace)
         tampered = tampering.warnings(workspace)
         workspace.notices += tampered
-        elsewhere, held, gone = _elsewhere(workspace), workspace.held, workspace.lost
-        workspace.notices += [held.notice] if held.notice else []
+        elsewhere, gone = _elsewhere(workspace), workspace.lost
+        held, notice = _holding(lambda: workspace.held)
+        workspace.notices += [notice] if notice else []
     if session.json:
         data = _data(history, waiting)
         data["outbox"] = outbox
@@ -91,6 +93,15 @@ def _settings_data(held: Held) -> dict[str, object]:
     }
 
 
+def _holding(read: Callable[[], Held]) -> tuple[Held, str]:
+    """Return the settings that hold, and what a human has to know of them: a mistake there hides nothing else."""
+    try:
+        held = read()
+    except UsageError as error:
+        return Held(config.Config()), f"{error.message}. {error.hint}" if error.hint else error.message
+    return held, held.notice
+
+
 def _elsewhere(workspace: Workspace) -> str:
     """Where the workspace sits, if that is not here."""
     seats, seat = workspace.journal.seats, workspace.history.moves.seat
@@ -101,7 +112,8 @@ def _not_yet(session: Session) -> None:
     """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
     registry = Registry(config.state_home())
     here, root = os.getcwd(), find_root(".", registry)
-    held, gone = held_unopened(registry.state_of(root), root), lost_at(".")
+    held, notice = _holding(lambda: held_unopened(registry.state_of(root), root))
+    gone = lost_at(".")
     waiting = [] if config.is_too_wide(root) else presence.hooked(root, config.home_folder())
     if session.json:
         data = {"root": here, "hooks": waiting, "settings": _settings_data(held), "lost": _lost_data(gone)}
@@ -109,8 +121,8 @@ def _not_yet(session: Session) -> None:
     if gone:
         session.line(f"{gone}.")
         session.line(f"  {gone.hint}")
-    if held.notice:
-        click.echo(f"takeback: {held.notice}", err=True)
+    if notice:
+        click.echo(f"takeback: {notice}", err=True)
     if waiting:
         titles = " and ".join(presence.CLIENTS[agent].title for agent in waiting)
         session.line(f"Nothing is recorded of {here} yet. The hooks for {titles} begin with the first event.")
@@ -132,7 +144,7 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
             {"target": str(item.target), "did": item.did.value, "why": item.why}
             for item in (_remaining(history) or (None, []))[1]
         ],
-        "in_doubt": [action.id for action in _unknown_effects(history)],
+        "in_doubt": [action.id for action in _unknown(history)],
         "background": [action.id for action in history.open_actions(Life.BACKGROUND)],
         "open_actions": [action.id for action in history.open_actions()],
         "runs": [
@@ -218,12 +230,19 @@ def _unknown_effects(history: History) -> list[Action]:
 
 
 def _remaining(history: History) -> tuple[Action, list[Item]] | None:
-    """What the last rollback could not do."""
+    """What the last rollback could not do, and nobody has answered since."""
     last = next((a for a in reversed(history.actions.values()) if a.is_rollback), None)
     if last is None:
         return None
-    items = [item for item in last.items if item.did not in SETTLING or not item.verified]
+    open_ = [item for item in last.items if item.did not in SETTLING or not item.verified]
+    items = [item for item in open_ if not _is_answered(history, last, item)]
     return (last, items) if items else None
+
+
+def _is_answered(history: History, rollback: Action, item: Item) -> bool:
+    """Whether it was settled after this rollback if a call happened, of which the rollback could not know that."""
+    later = [entry for entry in history.timeline(item.target) if entry.seq > rollback.seq]
+    return item.did is Did.UNVERIFIABLE and bool(later)
 
 
 def _way_on(history: History, rollback: Action, items: list[Item]) -> str:

@@ -61,15 +61,16 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
 def _lines(agent: str, left: presence.Remaining, root: Path, home: Path) -> list[str]:
     """What goes on recording in this project, and how it is taken out."""
     title = presence.CLIENTS[agent].title
+    own = left.path in apply.places(agent, project=root, home=home, user=True)
     if left.plugin:
+        scope = "" if own else " --scope local" if ".local." in left.path.name else " --scope project"
         return [
             f"The plugin {left.plugin} is switched on in {left.path}, so {title} goes on being recorded here.",
-            f"  take it out     claude plugin uninstall {left.plugin}",
+            f"  take it out     claude plugin uninstall {left.plugin}{scope}",
         ]
-    own = " --user" if left.path in apply.places(agent, project=root, home=home, user=True) else ""
     return [
         f"Those in {left.path} stay, so {title} goes on being recorded here.",
-        f"  take them out   takeback uninstall {agent}{own}",
+        f"  take them out   takeback uninstall {agent}{' --user' * own}",
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from takeback import config
-from takeback.agents.section import remove_section, section_files, write_section
+from takeback.agents.section import FILES, leading_out, remove_section, section_files, write_section
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.scheduling import (
     absolute,
@@ -23,7 +23,7 @@ from takeback.cli.scheduling import (
     texts_of,
 )
 from takeback.cli.session import Session, TakebackCommand, TakebackGroup, plural
-from takeback.errors import UsageError
+from takeback.errors import RefusedError, UsageError
 from takeback.opening import find_root
 from takeback.storage.registry import Registry
 from takeback.workflows.checkpoints import Checkpoints
@@ -105,6 +105,13 @@ def init(session: Session, remove: bool) -> None:
     name = f"takeback workflow init{' --remove' * remove}"
     done, action = "removed" if remove else "written", ""
     root = find_root(".", Registry(config.state_home()))
+    out = {} if remove else leading_out(root)
+    links = [f"{name} leads to {real}, which is not in this project" for name, real in out.items()]
+    first, second = FILES
+    if first in out and (second in out or not (root / second).exists()):
+        raise RefusedError(
+            f"{'; '.join(links)}; nothing was written", hint="a file in its place gets the section"
+        )
     if files := section_files(root, remove=remove):
         with session.protect() as workspace:
             if not workspace.history.marks:
@@ -112,7 +119,10 @@ def init(session: Session, remove: bool) -> None:
             with workspace.writing(name) as action:
                 files = (remove_section if remove else write_section)(root)
     if session.json:
-        return session.data({"root": str(root), done: files, "action": action or None})
+        led = {"lead_out": sorted(out)} if out else {}
+        return session.data({"root": str(root), done: files, "action": action or None, **led})
+    for link in links:
+        session.line(f"{link}: nothing was written there.")
     if not files:
         return session.line("There was no section." if remove else "The section is there already.")
     where = " and ".join(files)

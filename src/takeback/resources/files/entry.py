@@ -109,6 +109,11 @@ def entry_of(version: Version) -> Entry | None:
     )
 
 
+def is_opaque(version: Version) -> bool:
+    """Whether something was there whose content could not be read, or not be kept."""
+    return version.id.startswith(f"{OPAQUE}:")
+
+
 def target_of(path: bytes) -> Target:
     """The root itself is called `.`."""
     return Target("files", text_of(path) or ".")

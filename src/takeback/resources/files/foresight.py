@@ -19,6 +19,7 @@ from takeback.resources.files.entry import (
     FOLDER,
     Entry,
     entry_of,
+    is_opaque,
     join,
     path_of_target,
     split,
@@ -28,6 +29,7 @@ from takeback.resources.files.tree import Folder, entry_in
 
 MERGE_BYTES_MAX = 16 << 20
 DIGEST_BYTES = 32
+NOT_KEPT = "what is there now could not be kept, being closed or too large for the disk, so it would be lost"
 
 
 def foresee(
@@ -44,6 +46,8 @@ def foresee(
         if swap.present == swap.goal and path in holding:
             # Only its time would change, to one at which it did not hold what stays in it.
             found[swap.target] = (Do.ALREADY, "")
+        elif swap.overwrites_others and is_opaque(swap.present):
+            found[swap.target] = (Do.CONFLICT, NOT_KEPT)
         elif problem := _room(root, path, goal, goals) or _content(goal, swap.present, missing):
             found[swap.target] = problem
     return found
@@ -76,7 +80,7 @@ def _content(goal: Entry | None, present: Version, missing: AbstractSet[bytes]) 
         return None
     if (now := entry_of(present)) is not None and now.content == goal.content:
         return None
-    return Do.CONFLICT, "its content is no longer kept (pruned by the limits in takeback.toml)"
+    return Do.CONFLICT, "its content is no longer kept: pruned by the limits in takeback.toml, or lost"
 
 
 def merge_files(contents: Contents, mine: Version, base: Version, goal: Version) -> Version | str:

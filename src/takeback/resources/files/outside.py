@@ -378,7 +378,13 @@ def _inner_swap(swap: Swap, scope: Scope) -> Swap:
             return version
         return version_of(msgspec.structs.replace(entry, group=scope.inner(entry.group)))
 
-    return Swap(_inner(swap.target, scope), inner(swap.present), inner(swap.goal), swap.choice)
+    return Swap(
+        _inner(swap.target, scope),
+        inner(swap.present),
+        inner(swap.goal),
+        swap.choice,
+        overwrites_others=swap.overwrites_others,
+    )
 
 
 def _outer(version: Version, scope: Scope) -> Version:

@@ -45,12 +45,12 @@ class Rescued(msgspec.Struct):
     def is_half_done(self, was: Entry | None, now: Entry | None, goal: Entry | None) -> bool:
         """Whether this is what the rollback was making: only mode, attributes or times are missing.
 
-        Or all of it: a folder goes first, and then comes what is to have its place.
+        Or all of it: where a folder makes way for a file, or a file for a folder, one goes before the other comes.
         """
         if not self.interrupted or goal is None:
             return False
         if now is None:
-            return was is not None and was.kind == FOLDER
+            return was is not None and FOLDER in (was.kind, goal.kind)
         return now.kind == goal.kind and (now.kind == FOLDER or now.content == goal.content)
 
 
@@ -65,10 +65,12 @@ def rescue(place: Place, rollback: str, swaps: Sequence[Swap], contents: Content
         for swap in swaps:
             known = {_print(entry_of(version)) for version in (swap.present, swap.goal)}
             for name in (new_name(paths[swap.target]), old_name(paths[swap.target])):
+                # Asked first: what nobody can write to any more stays what it is found to be after that.
+                is_open = staging.is_open_to_others(name)
                 if _looked_at(staging.fd, name, contents) not in (None, *known):
                     kept[swap.target] = _give_back(place, staging, name, paths[swap.target], known, contents)
-                elif why := staging.let_out_written(name, paths[swap.target]):
-                    written[swap.target] = why
+                elif is_open:
+                    written[swap.target] = staging.let_out_open(name, paths[swap.target])
     staging.close()
     staging.free()
     return Rescued(True, kept, written)

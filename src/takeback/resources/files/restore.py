@@ -194,7 +194,7 @@ class Restorer:
         why = "it was changed while it was being taken back"
         staging.foreign.add(staged)
         try:
-            flags = linux.RENAME_NOREPLACE if work.goal is None else linux.RENAME_EXCHANGE
+            flags = linux.RENAME_NOREPLACE if mine is None else linux.RENAME_EXCHANGE
             linux.renameat2(staging.fd, staged, fd, name, flags)
         except OSError:
             why += f", and again; the first of these versions is {staging.let_out(staged, work.path)}"
@@ -209,13 +209,15 @@ class Restorer:
         for work in _open(works):
             for name in _replaced(work):
                 try:
+                    # Asked first: what nobody can write to any more stays what it is found to be after that.
+                    is_open = staging.is_open_to_others(name)
                     if self._is_another_name(work.key):
                         staging.drop(name)
                     elif not self._is_still(staging, work, name):
                         visible = staging.let_out(name, work.path)
                         work.why = f"a program was still writing to it; that is kept as {visible}"
-                    elif why := staging.let_out_written(name, work.path):
-                        work.why = why
+                    elif is_open:
+                        work.why = staging.let_out_open(name, work.path)
                     else:
                         staging.drop(name)
                 except FileNotFoundError:
@@ -225,9 +227,14 @@ class Restorer:
         """Whether what came out is what we meant to replace, also where somebody can write without moving a time."""
         if not self._is_ours(staging.fd, name, work.key):
             return False
-        if work.present is None or work.present.kind != FILE or not staging.writers.has(staging.fd, name):
+        if work.present is None or work.present.kind != FILE:
             return True
-        fd = os.open(name, FILE_FLAGS, dir_fd=staging.fd)
+        if not staging.is_open_to_others(name) and name not in staging.were_open:
+            return True
+        try:
+            fd = os.open(name, FILE_FLAGS, dir_fd=staging.fd)
+        except PermissionError:
+            return True  # closed to us: its times have to do, and it is kept while somebody has it open
         try:
             return self.contents.name(fd, os.fstat(fd).st_size) == work.present.content
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from takeback.ports import BlobStore, Contents, FileId
@@ -44,7 +45,8 @@ class Reserve:
 
     def release(self) -> None:
         """Give it up, for the work that makes room."""
-        self._path.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be removed, it makes no room either
+            self._path.unlink()
         self._held = False
 
     def release_if_tight(self) -> None:

@@ -52,7 +52,9 @@ class Staging:
         self.foreign: set[bytes] = set()
         """What is in here and somebody else's: never thrown away."""
         self._freed: list[int] = []
-        self.writers = Writers()
+        self._writers = Writers()
+        self.were_open: set[bytes] = set()
+        """What somebody may have written to, without moving a time, since it was looked at."""
         os.mkdir(self.name, 0o700, dir_fd=place.fd)
         self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
 
@@ -102,10 +104,15 @@ class Staging:
             return text_of(visible)
         raise OSError(errno.EEXIST, "there is no name left for a rescued file")
 
-    def let_out_written(self, name: bytes, path: bytes) -> str:
-        """Keep what a program has open, since all that it writes from now on goes there; says so, or nothing."""
-        if not self.writers.has(self.fd, name):
-            return ""
+    def is_open_to_others(self, name: bytes) -> bool:
+        """Whether anybody has this file open for writing."""
+        is_open = self._writers.has(self.fd, name)
+        if is_open:
+            self.were_open.add(name)
+        return is_open
+
+    def let_out_open(self, name: bytes, path: bytes) -> str:
+        """Keep what a program has open, since all that it writes from now on goes there; says so."""
         who = named(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_ino)
         visible = self.let_out(name, path)
         return f"{who} has it open for writing, and goes on writing to what is now {visible}"
@@ -156,7 +163,8 @@ class LeftStaging(Staging):
         self.name = staging_name(rollback)
         self.foreign = set()
         self._freed = []
-        self.writers = Writers()
+        self._writers = Writers()
+        self.were_open = set()
         self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
 
 

@@ -25,6 +25,7 @@ NAMES_MAX = 1_000
 _MACHINE = (b"/proc", b"/sys", b"/dev")
 _SHARED_MEMORY = b"/dev/shm"
 
+SETTINGS = b"takeback.toml"
 _stat = os.lstat
 
 
@@ -127,6 +128,9 @@ class Surveyor:
             raise Forbidden("Takeback keeps its own state there")
         if is_machine(place.removesuffix(KIN)):
             raise Forbidden("it is not an ordinary folder or file")
+        if os.path.basename(place) == SETTINGS:
+            # An edit by a session that is not one of that folder would hold there at once.
+            raise Refused("these are the settings of another folder")
         if not self._limits.capture:
             raise Refused("takeback.toml says that nothing outside is")
         if _holds(place, self._root):

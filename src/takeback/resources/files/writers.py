@@ -36,14 +36,17 @@ class Writers:
         self._seen: set[int] | None = None
 
     def has(self, folder_fd: int, name: bytes) -> bool:
-        """Whether anybody has this file open for writing; what cannot be opened, or is no file, nobody has."""
+        """Whether anybody has this file open for writing; what is not a file, nobody has."""
         try:
             found = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
-            if not stat.S_ISREG(found.st_mode):
-                return False
-            fd = os.open(name, FILE_FLAGS, dir_fd=folder_fd)
         except OSError:
             return False
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        try:
+            fd = os.open(name, FILE_FLAGS, dir_fd=folder_fd)
+        except OSError:
+            return found.st_ino in self._all()  # closed to us
         try:
             lent = _lend(fd)
         finally:

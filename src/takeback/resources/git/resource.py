@@ -239,7 +239,7 @@ class Git:
         found: dict[Target, tuple[Do, str]] = {}
         for swap in swaps:
             if swap.goal and not all(self._blobs.has(c[:32]) for c, _ in entry.contents_of(swap.goal)):
-                why = "its content is no longer kept (pruned by the limits in takeback.toml)"
+                why = "its content is no longer kept: pruned by the limits in takeback.toml, or lost"
                 found[swap.target] = (Do.CONFLICT, why)
             elif self._stays_with(swap, kept):
                 found[swap.target] = (Do.KEEP, "it goes with a branch that stays")

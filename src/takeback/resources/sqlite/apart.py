@@ -54,11 +54,11 @@ def move(path: bytes, base: bytes, goal: bytes) -> str:
     return str(_elsewhere("move", path, base, goal))
 
 
-def remove(path: bytes, expected: str, scratch: bytes) -> str:
+def remove(path: bytes, expected: str, scratch: bytes, visible: bytes) -> str:
     """See writing.remove."""
     if not descriptors(path):
-        return writing.remove(path, expected, scratch)
-    return str(_elsewhere("remove", path, expected, scratch))
+        return writing.remove(path, expected, scratch, visible)
+    return str(_elsewhere("remove", path, expected, scratch, visible))
 
 
 def empty(path: bytes, expected: str, scratch: bytes) -> str:

@@ -47,6 +47,14 @@ def is_empty(path: bytes) -> bool:
         return False
 
 
+def is_lone(path: bytes) -> bool:
+    """Whether there is a file that has no other name."""
+    try:
+        return look(path).st_nlink == 1
+    except OSError:
+        return False
+
+
 def is_other(path: bytes) -> bool:
     """Whether there is something that is no regular file."""
     try:

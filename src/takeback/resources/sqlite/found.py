@@ -37,6 +37,15 @@ class Found:
         """Where a database is."""
         return os.path.join(self._root, path)
 
+    def visible(self, path: bytes) -> bytes:
+        """The folder in which a database is kept that must leave its place and cannot be thrown away."""
+        return os.path.dirname(path) if os.path.isabs(path) else self._root
+
+    def other_names(self, path: bytes, found: os.stat_result) -> tuple[str, ...]:
+        """The databases that are the same file as this one."""
+        same = [p for p, key in self.inside.items() if key[:2] == (found.st_dev, found.st_ino) and p != path]
+        return tuple(map(text_of, sorted(same)))
+
     # For whoever looks after files
 
     def claims(self, path: bytes, folder_fd: int, found: os.stat_result) -> bool:

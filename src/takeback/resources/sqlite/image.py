@@ -49,6 +49,9 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     wal: bool
     header: str
     raw: bool = False
+    attributes: dict[str, str] = {}
+    names: tuple[str, ...] = ()
+    """The other paths that were hard links to the same file."""
 
 
 def is_header(data: bytes) -> bool:
@@ -97,16 +100,29 @@ def digest_of(fd: int) -> str:
     return found.hexdigest()
 
 
-def version_of(image: Image, content: bytes, found: os.stat_result) -> Version:
+def version_of(
+    image: Image, content: bytes, found: os.stat_result, attributes: dict[str, str], names: tuple[str, ...]
+) -> Version:
     mode = stat.S_IMODE(found.st_mode)
     kept = Kept(
-        content.hex(), image.size, mode, found.st_uid, found.st_gid, image.wal, image.header.hex(), image.raw
+        content.hex(),
+        image.size,
+        mode,
+        found.st_uid,
+        found.st_gid,
+        image.wal,
+        image.header.hex(),
+        image.raw,
+        attributes,
+        names,
     )
-    return Version(_id(image, mode), str(found.st_mtime_ns), msgspec.to_builtins(kept))
+    return Version(_id(image, mode, attributes), str(found.st_mtime_ns), msgspec.to_builtins(kept))
 
 
-def _id(image: Image, mode: int) -> str:
+def _id(image: Image, mode: int, attributes: dict[str, str]) -> str:
     kind = "raw" if image.raw else "wal" if image.wal else "journal"
+    if attributes:
+        kind += f"+{blake3(msgspec.json.encode(sorted(attributes.items()))).hexdigest(8)}"
     return f"{mode:o}:{kind}:{image.digest}"
 
 
@@ -136,4 +152,4 @@ def replaced(version: Version, image: Image, content: bytes, *, wal: bool, mode:
     assert kept is not None
     now = msgspec.structs.replace(kept, content=content.hex(), size=image.size, mode=mode, wal=wal)
     image = msgspec.structs.replace(image, wal=wal)
-    return Version(_id(image, mode), version.stamp, msgspec.to_builtins(now))
+    return Version(_id(image, mode, now.attributes), version.stamp, msgspec.to_builtins(now))

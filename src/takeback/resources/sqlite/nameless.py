@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from takeback import faults
+from takeback.resources.sqlite.attributes import write as write_attributes
 
 _CHUNK_BYTES = 1 << 20
 
 
-def made(folder: int, image: bytes, mode: int, uid: int, gid: int, mtime_ns: int | None = None) -> int:
+def made(
+    folder: int,
+    image: bytes,
+    mode: int,
+    uid: int,
+    gid: int,
+    mtime_ns: int | None = None,
+    attributes: Mapping[str, str] | None = None,
+) -> int:
     """A file in an open folder with what an image holds, as a descriptor."""
     fd = os.open(".", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
@@ -18,6 +28,7 @@ def made(folder: int, image: bytes, mode: int, uid: int, gid: int, mtime_ns: int
                 faults.write_all(fd, data)
         if os.geteuid() == 0:
             os.fchown(fd, uid, gid)
+        write_attributes(f"/proc/self/fd/{fd}", attributes or {})
         os.fchmod(fd, mode)
         if mtime_ns is not None:
             os.utime(fd, ns=(mtime_ns, mtime_ns))

@@ -8,14 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.codec import path_of, text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
-from takeback.resources.sqlite import apart, damaged, index, listing, reading, writing
-from takeback.resources.sqlite.folder import folder_of, is_empty, look
+from takeback.resources.sqlite import apart, attributes, damaged, index, listing, reading, writing
+from takeback.resources.sqlite.folder import folder_of, is_empty, is_lone, look
 from takeback.resources.sqlite.found import Found
 from takeback.resources.sqlite.image import (
     SUFFIXES,
@@ -36,6 +38,7 @@ SWAPPED = faults.crash_point("sqlite-swapped")
 
 LOOKED = "every database that was touched read through SQLite"
 DIGEST_BYTES = 32
+LONE = "it was one file with another database (a hard link), and is a file of its own now"
 
 
 class Sqlite:
@@ -148,7 +151,8 @@ class Sqlite:
             else:
                 self._stated.pop(path, None)
             content = self._content(taken.image, row, to)
-        return version_of(taken.image, content, stat)
+        names = self.found.other_names(path, stat)
+        return version_of(taken.image, content, stat, attributes.read(place), names)
 
     def _content(self, image: Image, row: Row | None, to: bytes) -> bytes:
         kept = kept_of(row.version) if row else None
@@ -233,6 +237,7 @@ class Sqlite:
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         found: dict[Target, tuple[Do, str]] = {}
         until = time.monotonic() + reading.READ_WAIT_S
+        leaving = {swap.target.name for swap in swaps if not swap.goal}
         for swap in swaps:
             goal = kept_of(swap.goal)
             if swap.goal and goal is None:
@@ -244,10 +249,13 @@ class Sqlite:
                 found[swap.target] = (Do.CONFLICT, why)
             elif goal and not swap.present and self._is_taken(swap):
                 found[swap.target] = (Do.CONFLICT, writing.TAKEN)
+            elif joined := _joined(swap, leaving):
+                why = f"it is one file with {joined} now (a hard link), which would change with it"
+                found[swap.target] = (Do.CONFLICT, why)
             elif swap.present != swap.goal and self._is_locked(swap.target, until):
                 found[swap.target] = (Do.CONFLICT, reading.LOCKED)
             elif goal and swap.goal != swap.present and not self._is_kept(bytes.fromhex(goal.content)):
-                why = "its content is no longer kept (pruned by the limits in takeback.toml)"
+                why = "its content is no longer kept: pruned by the limits in takeback.toml, or lost"
                 found[swap.target] = (Do.CONFLICT, why)
         return self._still_needed(swaps, found) | found
 
@@ -279,7 +287,8 @@ class Sqlite:
         if self._removed_by != rollback:
             self._removed_by, self._removed = rollback, {}
         self._removed |= {swap.present: swap for swap in swaps if not swap.goal}
-        done = [self._swapped(swap) for swap in swaps]
+        done = [self._swapped(swap, fresh=fresh) for swap in swaps]
+        done = [self._told_alone(swap, result) for swap, result in zip(swaps, done, strict=True)]
         return done + [
             back for swap, result in zip(swaps, done, strict=True) for back in self._back(swap, result)
         ]
@@ -300,13 +309,13 @@ class Sqlite:
         did = Did.KEPT if is_back else Did.FAILED
         yield Swapped(moved.target, did, now, is_back, why or _stays(swap.target))
 
-    def _swapped(self, swap: Swap) -> Swapped:
+    def _swapped(self, swap: Swap, *, fresh: bool) -> Swapped:
         path = path_of(swap.target.name)
         present, why = self._read(path), ""
         if present and kept_of(present) is None:
             return Swapped(swap.target, Did.CONFLICT, present, False, self._stated.get(path, writing.MOVED))
         with _untouched(self.found.place(path)):
-            if present not in (swap.goal, swap.present):
+            if present not in (swap.goal, swap.present) and (fresh or not _has_rows_of(present, swap.goal)):
                 why = writing.MOVED
             elif present != swap.goal:
                 why = self._write(path, present, swap.goal, shares_place=swap.shares_place)
@@ -317,7 +326,7 @@ class Sqlite:
         faults.reach(SWAPPED)
         now = self._read(path)
         if now == swap.goal:
-            return Swapped(swap.target, Did.RESTORED if swap.goal else Did.REMOVED, now, True)
+            return Swapped(swap.target, Did.RESTORED if swap.goal else Did.REMOVED, now, True, why)
         return Swapped(swap.target, Did.FAILED, now, False, why or "it is not what it was")
 
     def _among_others(self, path: bytes, swap: Swap) -> Swapped:
@@ -347,17 +356,33 @@ class Sqlite:
                 return apart.replace(place, digest_in(present), *goal_is)
             if kept is None:
                 # What comes next finds an empty file. If that is all it wants, nobody who has it open is cut off.
-                take_away = apart.empty if shares_place else apart.remove
-                return take_away(place, digest_in(present), scratch)
+                # With another name it is another database as well, which nobody has asked to empty.
+                if shares_place and is_lone(place):
+                    return apart.empty(place, digest_in(present), scratch)
+                return apart.remove(place, digest_in(present), scratch, self.found.visible(path))
             self._images.fetch(kept, image, wal=kept.wal, header=not present)
             if not present and shares_place and is_empty(place):
                 return apart.fill(place, image)
+            if not present and (other := self._other_name(goal)):
+                return writing.link(self.found.place(other), place)
             if not present:
-                stamp = int(goal.stamp)
-                return writing.make(place, image, mode=kept.mode, uid=kept.uid, gid=kept.gid, mtime_ns=stamp)
+                return writing.make(place, image, kept, int(goal.stamp))
             if (digest_in(present), _is_wal(present)) == (digest_in(goal), kept.wal):
                 return ""
             return apart.put(place, image, digest_in(present), scratch, wal=kept.wal)
+
+    def _other_name(self, goal: Version) -> bytes:
+        """A database that was the same file then, and is what this one is to be."""
+        kept = kept_of(goal)
+        names = map(path_of, kept.names if kept else ())
+        return next((name for name in names if self._known(name) == goal), b"")
+
+    def _told_alone(self, swap: Swap, done: Swapped) -> Swapped:
+        """A swap's outcome, which is not all that it should be where a database had other names and has none."""
+        kept, place = kept_of(swap.goal), self.found.place(path_of(swap.target.name))
+        if done.now != swap.goal or not kept or not kept.names or not is_lone(place):
+            return done
+        return msgspec.structs.replace(done, verified=False, why=done.why or LONE)
 
     def _stamp(self, path: bytes, goal: Version) -> None:
         """The mode and the time, which belong to the file and not to the database."""
@@ -369,6 +394,7 @@ class Sqlite:
                 # Not opened as a file: closing that would drop locks that this process may have on it.
                 fd = os.open(os.path.basename(place), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             try:
+                attributes.write(f"/proc/self/fd/{fd}", kept.attributes)
                 os.chmod(f"/proc/self/fd/{fd}", kept.mode)
                 os.utime(f"/proc/self/fd/{fd}", ns=(int(goal.stamp), int(goal.stamp)))
             finally:
@@ -401,6 +427,19 @@ def _give_back(place: bytes, mtime_ns: int) -> None:
     except OSError:
         # Gone, or not ours to change: its time is then what it is, and is seen by the next look.
         return
+
+
+def _has_rows_of(present: Version, goal: Version) -> bool:
+    """Whether only mode and attributes are missing: an attempt that was cut short gives them last."""
+    return bool(goal) and (digest_in(present), _is_wal(present)) == (digest_in(goal), _is_wal(goal))
+
+
+def _joined(swap: Swap, leaving: Collection[str]) -> str:
+    """A database that was not the same file before, is now, and stays: what is written to one is written to both."""
+    present, goal = kept_of(swap.present), kept_of(swap.goal)
+    if present is None or goal is None:
+        return ""
+    return next((name for name in present.names if name not in goal.names and name not in leaving), "")
 
 
 def _stays(where: Target) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from takeback.core.codec import text_of
 from takeback.resources.sqlite import nameless, rows
 from takeback.resources.sqlite.folder import folder_of
 from takeback.resources.sqlite.here import descriptors
-from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES
+from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES, Kept, is_wal
 from takeback.resources.sqlite.reading import connect, finish, pages
 from takeback.resources.sqlite.schema import Clash, objects, value
 
@@ -54,9 +55,13 @@ def move(path: bytes, base: bytes, goal: bytes) -> str:
     return _patiently(lambda: _move(path, base, goal))
 
 
-def remove(path: bytes, expected: str, scratch: bytes) -> str:
-    """Remove a database with all that is beside it, if it still is what is expected; else say why not."""
-    return _patiently(lambda: _remove(path, expected, scratch))
+def remove(path: bytes, expected: str, scratch: bytes, visible: bytes) -> str:
+    """Remove a database with all that is beside it, if it still is what is expected; else say why not.
+
+    In WAL mode whoever has it open would go on writing to a file that is gone. It is then kept in the folder
+    `visible`, which is said.
+    """
+    return _patiently(lambda: _remove(path, expected, scratch, visible))
 
 
 def empty(path: bytes, expected: str, scratch: bytes) -> str:
@@ -137,9 +142,11 @@ def _move(path: bytes, base: bytes, goal: bytes) -> str:
         db.close(True)
 
 
-def _remove(path: bytes, expected: str, scratch: bytes) -> str:
+def _remove(path: bytes, expected: str, scratch: bytes, visible: bytes) -> str:
     db = connect(path, write=True)
     try:
+        if not _is_alone(db, path):
+            return _set_aside(path, expected, scratch, visible)
         # What is in the log goes into the file first: without its log it is then still what it was.
         if value(db, "PRAGMA wal_checkpoint(TRUNCATE)"):
             raise apsw.BusyError("somebody reads from its log")
@@ -155,6 +162,55 @@ def _remove(path: bytes, expected: str, scratch: bytes) -> str:
         db.close(True)
     faults.sync_folder(os.path.dirname(path))
     return ""
+
+
+def _is_alone(db: apsw.Connection, path: bytes) -> bool:
+    """Whether nobody else has a database in WAL mode open, nor can before this connection is closed.
+
+    Without a log it does not matter: SQLite refuses to write to a file that has lost its name.
+    """
+    db.pragma("locking_mode", "exclusive")
+    try:
+        db.pragma("schema_version")
+    except apsw.BusyError:
+        if is_wal(_peek(path, HEADER_BYTES)):
+            return False
+        raise
+    return True
+
+
+def _set_aside(path: bytes, expected: str, scratch: bytes, visible: bytes) -> str:
+    """Give a database that others have open another name, with its log, which they go on writing to."""
+    db = connect(path, write=True)
+    try:
+        before = _expect(db, path, expected, scratch)
+        db.execute("BEGIN IMMEDIATE")
+        if _fingerprint(path) != before:
+            raise _Moved
+        name = _named_again(path, visible)
+        faults.reach(REMOVING)
+        for end in (b"", *SUFFIXES):
+            Path(os.fsdecode(path + end)).unlink(missing_ok=True)
+        db.execute("ROLLBACK")
+    finally:
+        db.close(True)
+    faults.sync_folder(visible)
+    faults.sync_folder(os.path.dirname(path))
+    return f"another program has it open, and goes on writing to what is now {text_of(name)}"
+
+
+def _named_again(path: bytes, folder: bytes) -> bytes:
+    """A second name for a database, the log first: from then on it is whole under either."""
+    for number in range(1, 1000):
+        name = b"takeback-rescued-%d-%s" % (number, os.path.basename(path)[:200])
+        made = os.path.join(folder, name)
+        if any(os.path.lexists(made + end) for end in (b"", *SUFFIXES)):
+            continue
+        for end in (*SUFFIXES, b""):
+            if os.path.lexists(path + end):
+                os.link(path + end, made + end, follow_symlinks=False)
+        return name
+    raise OSError(errno.EEXIST, "there is no name left for a rescued file")
 
 
 def _empty(path: bytes, expected: str, scratch: bytes) -> str:
@@ -217,20 +273,36 @@ def _fill(path: bytes, image: bytes) -> str:
     return ""
 
 
-def make(path: bytes, image: bytes, *, mode: int, uid: int, gid: int, mtime_ns: int) -> str:
+def make(path: bytes, image: bytes, kept: Kept, mtime_ns: int) -> str:
     """Put a database where there is nothing; else say why not."""
     try:
         with folder_of(path) as folder:
             name = os.path.basename(path)
             if said := _in_the_way(name, folder):
                 return said
-            fd = nameless.made(folder, image, mode, uid, gid, mtime_ns)
+            fd = nameless.made(folder, image, kept.mode, kept.uid, kept.gid, mtime_ns, kept.attributes)
             try:
                 faults.reach(MAKING)
                 nameless.named(fd, name, folder)
             finally:
                 os.close(fd)
             faults.fsync(folder)
+    except FileExistsError:
+        return TAKEN
+    except OSError as error:
+        return f"it could not be written: {error.strerror or error}"
+    return ""
+
+
+def link(path: bytes, to: bytes) -> str:
+    """Give a database another name, where there is nothing; else say why not."""
+    try:
+        with folder_of(path) as folder, folder_of(to) as other:
+            names = os.path.basename(path), os.path.basename(to)
+            if said := _in_the_way(names[1], other):
+                return said
+            os.link(*names, src_dir_fd=folder, dst_dir_fd=other, follow_symlinks=False)
+            faults.fsync(other)
     except FileExistsError:
         return TAKEN
     except OSError as error:
