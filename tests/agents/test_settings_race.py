@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ from takeback import faults
 from takeback.agents.section import remove_section, write_section
 from takeback.agents.settings import apply
 from takeback.errors import BackendError, ConflictError
+from takeback.resources.files import exchange, linux
 from takeback.testing import crash
 
 OTHERS = b'{"theme": "dark"}\n'
@@ -52,6 +54,10 @@ def written_in_place(path: Path) -> None:
     path.write_bytes(OTHERS)
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 @contextmanager
 def meanwhile(deeds: Mapping[str, Callable[[], object]]) -> Iterator[None]:
     """Others do something each time that we pass a named place."""
@@ -62,6 +68,54 @@ def meanwhile(deeds: Mapping[str, Callable[[], object]]) -> Iterator[None]:
 
     with crash.hooked(hook):
         yield
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_what_is_not_as_it_was_seen_is_not_even_moved(move: str, path: Path) -> None:
+    edit = edit_of(path, move)
+    path.write_bytes(OTHERS)
+    inode = path.stat().st_ino
+    passed: list[str] = []
+    with crash.hooked(passed.append), pytest.raises(ConflictError, match="it was left as it is"):
+        edit.make()
+    assert left(path.parent) == {path.name: OTHERS} and path.stat().st_ino == inode
+    assert not [name for name in passed if name.startswith("exchange")], "nothing was put beside it either"
+
+
+@pytest.mark.parametrize("move", ["replaced", "removed"])
+def test_what_was_removed_since_it_was_seen_stays_away(move: str, path: Path) -> None:
+    edit = edit_of(path, move)
+    path.unlink()
+    with pytest.raises(ConflictError, match="it was left as it is"):
+        edit.make()
+    assert left(path.parent) == {}
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_file_that_is_replaced_keeps_its_mode(mode: int, path: Path) -> None:
+    edit = edit_of(path, "replaced")
+    path.chmod(mode)
+    edit.make()
+    assert path.stat().st_mode & 0o7777 == mode and path.read_text() == edit.after
+
+
+def test_a_new_file_has_the_mode_that_the_user_wants_for_new_ones(path: Path) -> None:
+    umask = os.umask(0o002)
+    try:
+        edit_of(path, "new").make()
+    finally:
+        os.umask(umask)
+    assert path.stat().st_mode & 0o7777 == 0o664
+
+
+@pytest.mark.parametrize("point", ["", "exchange-staged", "disk-write"])
+@pytest.mark.parametrize("move", MOVES)
+def test_no_file_stays_open(move: str, point: str, path: Path) -> None:
+    edit = edit_of(path, move)
+    before = os.listdir("/proc/self/fd")
+    with contextlib.suppress(KeyboardInterrupt), meanwhile({point: interrupt}):
+        edit.make()
+    assert os.listdir("/proc/self/fd") == before
 
 
 @pytest.mark.parametrize("write", [written_anew, written_in_place])
@@ -101,6 +155,45 @@ def test_a_link_that_came_in_the_last_instant_is_left_alone(move: str, path: Pat
     assert other.read_bytes() == OTHERS
 
 
+@pytest.mark.parametrize("move", ["replaced", "removed"])
+def test_a_link_to_the_same_text_is_not_the_file_that_was_seen(move: str, path: Path, tmp_path: Path) -> None:
+    edit, moved = edit_of(path, move), tmp_path / "dotfiles.json"
+    text = path.read_bytes()
+
+    def link() -> None:
+        path.rename(moved)
+        path.symlink_to(moved)
+
+    with meanwhile({"exchange-staged": link}), pytest.raises(ConflictError, match="changed meanwhile"):
+        edit.make()
+    assert path.is_symlink() and path.read_bytes() == text and os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_pipe_in_its_place_is_not_waited_for(move: str, path: Path) -> None:
+    edit = edit_of(path, move)
+
+    def pipe() -> None:
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+
+    with meanwhile({"exchange-staged": pipe}), pytest.raises(ConflictError, match="changed meanwhile"):
+        edit.make()
+    assert path.is_fifo() and os.listdir(path.parent) == [path.name]
+
+
+def test_a_file_that_has_our_name_for_the_new_one_is_left_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit = edit_of(path, "replaced")
+    monkeypatch.setattr(exchange, "token_hex", lambda _: "taken")
+    there = path.with_name(f"{path.name}.takeback-taken")
+    there.write_bytes(OTHERS)
+    with pytest.raises(BackendError, match=r"File exists.*it is as it was"):
+        edit.make()
+    assert there.read_bytes() == OTHERS and path.read_text() == edit.before
+
+
 def test_of_two_versions_that_came_meanwhile_both_are_kept(path: Path) -> None:
     """The later one comes over ours, before the first has gone back to its place."""
     edit = edit_of(path, "replaced")
@@ -129,8 +222,33 @@ def test_a_version_that_cannot_go_back_is_kept_and_named(move: str, path: Path) 
     assert text == OTHERS and name in raised.value.message
 
 
-def interrupt() -> None:
-    raise KeyboardInterrupt
+def test_a_version_that_cannot_go_back_is_kept_also_where_it_reads_as_ours(path: Path) -> None:
+    edit = edit_of(path, "replaced")
+    assert edit.after is not None
+    theirs = edit.after.encode()
+    deeds = {"exchange-staged": lambda: written_anew(path, theirs), "exchange-moved": path.unlink}
+    with meanwhile(deeds), pytest.raises(ConflictError) as raised:
+        edit.make()
+    ((name, text),) = left(path.parent).items()
+    assert text == theirs and name in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "code, words",
+    [(errno.EINVAL, "its file system cannot swap two files in one step"), (errno.EIO, "Input/output error")],
+)
+@pytest.mark.parametrize("move", MOVES)
+def test_a_file_system_that_cannot_do_it_leaves_all_as_it_was(
+    move: str, code: int, words: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    edit = edit_of(path, move)
+    monkeypatch.setattr(linux, "renameat2", fail)
+    with pytest.raises(BackendError, match=f"{words}.*it is as it was"):
+        edit.make()
+    assert left(path.parent) == ({} if edit.before is None else {path.name: edit.before.encode()})
 
 
 @pytest.mark.parametrize("point", ["exchange-staged", "exchange-moved"])
@@ -143,6 +261,15 @@ def test_an_interrupt_is_no_fault_of_the_disk_and_leaves_nothing_lying_about(
         edit.make()
     text = edit.before if point == "exchange-staged" else edit.after
     assert left(path.parent) == ({} if text is None else {path.name: text.encode()})
+
+
+@pytest.mark.parametrize("move", ["replaced", "removed"])
+def test_an_interrupt_before_we_have_looked_clears_nothing_of_others_away(move: str, path: Path) -> None:
+    edit = edit_of(path, move)
+    deeds = {"exchange-staged": lambda: written_anew(path), "exchange-moved": interrupt}
+    with meanwhile(deeds), pytest.raises(KeyboardInterrupt):
+        edit.make()
+    assert OTHERS in left(path.parent).values()
 
 
 @pytest.mark.parametrize("move", MOVES)

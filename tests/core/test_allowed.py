@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from takeback.core.events import Effect
-from takeback.core.policy import ALLOWED, Decision, Ground, KnowsCommands, fits, judge_call
+from takeback.core.plan import Step, parse_plan
+from takeback.core.policy import ALLOWED, Decision, Ground, KnowsCommands, Use, fits, judge_call, questions
 from takeback.core.rules import CommandRules, Do, EffectRules, Local, Rules
 
 from .test_foreseen import knows_push
@@ -33,7 +34,15 @@ class KnowsPush:
         return [part.strip() for part in line.split("&&")]
 
 
+class KnowsMake(KnowsPush):
+    """Knows besides that of what is made nobody knows what it does."""
+
+    def __call__(self, command: str | Sequence[str]) -> Any:
+        return knows_push(command)
+
+
 GROUND = Ground("/work", foresee=KnowsPush())
+MAKES = Ground("/work", foresee=KnowsMake())
 
 
 def judge(line: str, effect: Effect = Effect.RESTORABLE, ground: Ground = GROUND, **more: Any) -> Decision:
@@ -59,6 +68,39 @@ def test_what_is_allowed_is_not_asked_about() -> None:
 @pytest.mark.parametrize("line", ["git push other", "git push origin && git push other"])
 def test_each_command_of_a_line_has_to_be_named(line: str) -> None:
     assert judge(line, allow=("git push origin",)).do is Do.ASK
+
+
+def test_each_command_of_a_call_has_to_be_named() -> None:
+    both = {"command": "git push origin", "script": "git push other"}
+    assert judge("", args=both, allow=("git push origin",)).do is Do.ASK
+    assert judge("", args=both, allow=("git push origin", "git push other")).do is Do.ALLOW
+
+
+def test_only_what_is_irreversible_by_a_command_is_allowed_by_its_words() -> None:
+    plan = parse_plan(b'{"name": "x", "steps": [{"id": "a", "tool": "m:f", "args": {"command": "ls"}}]}')
+    bare = parse_plan(b'{"name": "x", "steps": [{"id": "a", "tool": "m:f"}]}')
+
+    def use(_: Step) -> Use:
+        return Use("m:f", Effect.IRREVERSIBLE, because="it says so")
+
+    assert questions(plan, Rules(), use, GROUND), "no words are allowed"
+    assert questions(bare, Rules(commands=CommandRules(allow=("ls",))), use, GROUND), "there is no command"
+    unknown = Rules(commands=CommandRules(allow=("make",)), effects=EffectRules(unknown=Do.ASK))
+    found = judge_call(unknown, "m:f", Effect.RESTORABLE, {"command": "make all"}, MAKES)
+    assert (found.do, found.rule) == (Do.ASK, "effects.unknown")
+
+
+def test_a_path_that_was_captured_does_not_stand_in_the_way() -> None:
+    both = {"command": "git push", "path": "a.txt"}
+    assert judge("", args=both, allow=("git push",)).do is Do.ALLOW
+
+
+def test_the_reason_is_the_commands_or_the_paths_or_none() -> None:
+    approve = "a human has to approve it"
+    assert judge("ls", Effect.IRREVERSIBLE).why == f"m:f is irreversible: {approve}"
+    assert judge("git push").why == f"this command is irreversible (it pushes): {approve}"
+    why = judge("git push", uncaptured="/v is too large").why
+    assert why == f"this command is irreversible (it pushes): {approve}"
 
 
 def test_ask_and_deny_count_more() -> None:

@@ -40,7 +40,7 @@ def test_nothing_new() -> None:
 def test_it_ends_with_the_last_event_that_fits() -> None:
     records = told([True] * MOST + [False, True])
     found = message(records, 0, {BEGAN})
-    assert (found.through, len(found.events)) == (MOST, MOST)
+    assert (found.through, len(found.events)) == (MOST, MOST) == (100, 100)
 
 
 def test_one_that_was_attempted_is_the_same_although_more_has_come() -> None:
@@ -50,6 +50,11 @@ def test_one_that_was_attempted_is_the_same_although_more_has_come() -> None:
     assert again == first
     assert again.payload("here") == first.payload("here")
     assert message(records, 0, ()) != first
+
+
+def test_one_that_was_attempted_ends_where_it_did_although_more_kinds_are_wanted_now() -> None:
+    found = message(told([True] * (MOST + 3)), 0, (), MOST + 2)
+    assert (found.through, len(found.events)) == (MOST + 2, MOST + 2)
 
 
 @given(st.lists(st.booleans(), max_size=30), st.sets(st.sampled_from([BEGAN, TAKEN])), st.data())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -31,6 +31,8 @@ def test_paths_survive_as_printable_text(path: bytes) -> None:
         ("über.txt".encode(), "über.txt"),
         (b"a\nb", "a\\x0ab"),
         (b"\xff\\", "\\xff\\\\"),
+        (b"\x80", "\\x80"),
+        (b"a\\b", "a\\\\b"),
         ("\u2028".encode(), "\\xe2\\x80\\xa8"),
     ],
 )
@@ -42,6 +44,18 @@ def test_canonical_json_is_rfc_8785() -> None:
     value = {"b": [1.0, 1e21, True, None], "a": "é\u2028", "big": 2**60, "\ufb33": 1, "😀": 2}
     text = '{"a":"é\u2028","b":[1,1e+21,true,null],"big":"1152921504606846976","😀":2,"\ufb33":1}'
     assert codec.canonical(value) == text.encode()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_number_that_other_readers_would_round_is_a_text(sign: int) -> None:
+    exact = sign * (2**53 - 1)
+    assert codec.canonical(exact) == str(exact).encode()
+    assert codec.canonical(exact + sign) == f'"{exact + sign}"'.encode()
+
+
+def test_a_text_with_bytes_that_are_not_utf_8_can_be_written() -> None:
+    assert codec.written("plain, é and \\") == "plain, é and \\"
+    assert codec.written(b"a\xff\\".decode("utf-8", "surrogateescape")) == "a\\xff\\\\"
 
 
 def test_equal_values_have_equal_digests() -> None:
@@ -124,6 +138,38 @@ def test_a_newer_event_is_refused_and_not_misread(event: dict[str, str]) -> None
     data = msgspec.json.encode(msgspec.to_builtins(envelope(v=e.EVENTS_VERSION + 1)) | {"event": event})
     with pytest.raises(FormatTooNew, match=f"event format {e.EVENTS_VERSION + 1}"):
         unseal(data, "event 9")
+
+
+def test_an_event_of_this_format_and_of_those_before_is_read() -> None:
+    assert e.EVENTS_VERSION == 6, "a journal of a newer one is refused by every older program"
+    for version in range(1, e.EVENTS_VERSION + 1):
+        assert unseal(seal(envelope(v=version))[0], "event 9").v == version
+
+
+LEFT_OUT = {
+    "RunBegan.generation": 1,
+    "RunBegan.autopilot": False,
+    "RunBegan.detached": False,
+    "ActionBegan.brand": 0,
+    "ActionEnded.unsure": False,
+    "IntentDeferred.tries": 12,
+    "IntentAttempted.unsure": False,
+    "IntentDelivered.found": False,
+    "IntentDied.unsure": False,
+    "IntentCancelled.unsure": False,
+    "Item.verified": False,
+}
+
+
+def test_what_a_stored_event_leaves_out_means_what_it_always_meant() -> None:
+    """A default is not written down, so another one would change what old journals say."""
+    found = {
+        f"{event.__name__}.{field.name}": field.default
+        for event in (*get_args(e.Event), e.Item)
+        for field in msgspec.structs.fields(event)
+        if isinstance(field.default, int)
+    }
+    assert found == LEFT_OUT
 
 
 def test_versions_compare_by_id_alone() -> None:

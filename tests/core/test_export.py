@@ -98,8 +98,11 @@ def test_nor_does_the_name_of_its_version_give_it_away() -> None:
 
 
 def test_what_is_remembered_under_an_ordinary_name_is_shown() -> None:
-    for line in memory({"/goal": "walk"}, {"/goal": {}, "/a~1b": ["run"]}):
+    before, after = {"/goal": "walk"}, {"/goal": {}, "/a~1b": ["run"]}
+    made = changes("r1", before, after)
+    for line in memory(before, after):
         assert HIDDEN not in line and "walk" in line and "run" in line
+        assert all(change.before.id in line and change.after.id in line for change in made), "by its own name"
 
 
 def test_other_resources_are_shown_as_they_are() -> None:
@@ -174,6 +177,11 @@ def test_files_of_one_name_in_two_places_are_two() -> None:
     item = e.Item(here, e.Did.REMOVED, verified=True, settles=("a2",))
     lines.append(as_line(record(e.RollbackEnded("a4", (item,)), seq=5, stream=ids.WORKSPACE)))
     assert [one.root for one in undo_list(lines)] == ["/elsewhere"]
+
+
+def test_what_happened_beside_the_actions_of_a_run_has_an_id_of_its_own() -> None:
+    change = Change(Target("files", "f"), ABSENT, Version("f:1"))
+    assert undo_list([as_line(record(e.DriftSeen((change,))))]) == [ToUndo(7, "a7", "files", "f", "", "f:1")]
 
 
 def test_an_intent_is_listed_as_it_stands() -> None:

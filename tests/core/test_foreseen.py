@@ -66,6 +66,8 @@ def test_a_command_that_cannot_be_judged_makes_it_unknown() -> None:
     for both in ({"cmd": "make all", "script": "git push"}, {"cmd": "git push", "script": "make all"}):
         use = foreseen(Use("m:f", Effect.RESTORABLE), both, CommandRules(), GROUND)
         assert (use.effect, use.because) == (Effect.IRREVERSIBLE, "it pushes"), "the worst of them counts"
+    said = foreseen(Use("m:f", Effect.UNKNOWN), unknown, CommandRules(), GROUND)
+    assert said.because == "all is made", "also where the effect is no worse than its own"
     two = {"cmd": "make one", "script": "make two"}
     assert foreseen(Use("m:f", Effect.RESTORABLE), two, CommandRules(), GROUND).because == "one is made"
 

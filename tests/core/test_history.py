@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 from takeback.core import events as e
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Outcome
@@ -9,7 +12,8 @@ from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased, State
 from takeback.core.lifecycle import Life
 from takeback.core.memory import changes
-from takeback.core.selection import after
+from takeback.core.rollback import Do, OnConflict
+from takeback.core.selection import after, last_rollback, of_ids
 from tests.core.story import Story
 
 
@@ -38,6 +42,10 @@ def test_who_looks_after_a_run_that_was_handed_over() -> None:
     assert (found.life, found.why, found.taken_by) == (Life.HANDED_OVER, "which one?", "ada")
     story.tell(e.RunReturned("ada", "the second"), run)
     assert (found.life, found.why, found.taken_by) == (Life.INTERRUPTED, "", "")
+    story.tell(e.RunHandedOver("and now?"), run)
+    story.tell(e.RunTaken(""), run)
+    assert found.taken_by == "you", "where nobody gave a name"
+    story.tell(e.RunReturned("", "so"), run)
     story.tell(e.RunTaken("bob"), run)
     assert found.taken_by == "" and len(story.history.breaches) == 1
 
@@ -88,6 +96,16 @@ def test_an_action_whose_processes_outlive_it() -> None:
     assert not action.processes and not story.history.breaches
 
 
+def test_a_call_that_was_noted_is_over() -> None:
+    story = Story()
+    run = story.run()
+    noted = story.tell(e.ActionNoted("now", Outcome.DONE, key="k", result=5), run)
+    action = story.history.actions[noted.id]
+    assert (action.life, action.result, action.ended_us) == (Life.DONE, 5, noted.at_us)
+    assert story.history.runs[run].keys == {"k": [noted.id]}
+    assert not story.history.has_unended and not story.history.open_actions()
+
+
 def test_settings_that_an_agent_wrote_wait_for_a_human() -> None:
     story = Story()
     target = Target("files", "takeback.toml")
@@ -107,6 +125,52 @@ def test_settings_that_an_agent_wrote_wait_for_a_human() -> None:
     # What was accepted once does not come back by an agent's hand.
     story.act({"takeback.toml": "agent 2"})
     assert story.history.untrusted_since(target) is not None
+
+
+def test_settings_of_an_agent_that_were_taken_back_wait_for_nobody() -> None:
+    story = Story()
+    target = Target("files", "takeback.toml")
+    action = story.act({"takeback.toml": "agent"})
+    story.edit("takeback.toml", "", seen=False)
+    plan = story.plan(of_ids(story.history, [action]))
+    assert [item.do for item in plan.items] == [Do.ALREADY]
+    assert story.history.untrusted_since(target) is not None
+    story.carry_out(plan, e.RollbackKind.UNDO)
+    assert story.history.untrusted_since(target) is None
+
+
+def test_what_an_undo_or_a_redo_left_as_it_was_is_kept_while_its_word_stands() -> None:
+    story = Story()
+    action = story.act({"f": "agent", "g": "agent"})
+    story.edit("f", "human", seen=True)
+    undo = story.carry_out(story.plan(of_ids(story.history, [action]), OnConflict.KEEP), e.RollbackKind.UNDO)
+    # The engine records that it kept f; g it removed.
+    assert [entry.target.name for entry in story.history.kept(action)] == ["f"]
+    story.edit("g", "human", seen=True)
+    redo = story.plan(last_rollback(story.history), OnConflict.KEEP)
+    assert {item.target.name: item.do for item in redo.items} == {"f": Do.ALREADY, "g": Do.KEEP}
+    story.carry_out(redo, e.RollbackKind.REDO)
+    assert [entry.target.name for entry in story.history.kept(undo)] == ["g"]
+    assert story.history.kept(action) == [], "the word of the undo was taken back"
+    assert story.history.rollbacks == [undo, next(reversed(story.history.actions))]
+
+
+def test_what_an_action_may_have_made_is_in_the_order_in_which_it_happened() -> None:
+    story = Story()
+    mine = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE)).id
+    story.act({"f": "1"}, shared_with=(mine,))
+    change = Change(Target("files", "g"), ABSENT, Version("1"))
+    story.tell(e.ActionEnded(mine, Outcome.DONE, (change,)))
+    assert [entry.target.name for entry in story.history.entries(mine)] == ["f", "g"]
+
+
+def test_what_calls_and_intents_hold_is_named() -> None:
+    story = Story()
+    run = story.run()
+    action = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, full="aa"), run).id
+    story.tell(IntentDeferred("email", "email", "mail", action, "key", full="cc"), run)
+    story.tell(e.ActionEnded(action, Outcome.DONE, full="bb"), run)
+    assert story.history.values() == {b"\xaa", b"\xbb", b"\xcc"}
 
 
 def test_what_changed_beside_a_session_is_trusted_for_nothing_that_loosens() -> None:
@@ -133,6 +197,31 @@ def test_marks_follow_the_last_event() -> None:
     assert {name: mark.state for name, mark in story.history.marks.items()} == {"files": "two", "memory": "m"}
 
 
+def test_what_a_run_remembers_is_what_it_was_told_last() -> None:
+    story = Story()
+    run = story.run()
+    action = story.tell(e.ActionBegan("agent", e.Effect.RESTORABLE), run).id
+    long = list(range(20))
+    states: list[dict[str, Any]] = [
+        {},
+        {"/goal": "walk", "/l": long},
+        {"/goal": "run", "/l": [*long, 20]},
+        {"/l": [*long, 20, 21]},
+    ]
+    for before, now in pairwise(states):
+        story.tell(e.ChangesSeen(action, changes(run, before, now)), run)
+        assert story.history.memory[run] == now
+    assert story.history.breaches == []
+
+
+def test_a_rollback_may_name_actions_that_nobody_knows() -> None:
+    story = Story()
+    rollback = story.tell(e.RollbackBegan(e.RollbackKind.UNDO, ("a99",))).id
+    item = e.Item(Target("files", "f"), e.Did.REMOVED, verified=True, settles=("a99",), seqs=(7,))
+    story.tell(e.RollbackEnded(rollback, (item,)))
+    assert story.history.settled_by(rollback) == [item.target] and story.history.breaches == []
+
+
 def test_a_list_that_is_made_of_an_unknown_one_is_a_breach() -> None:
     story = Story()
     run = story.run()
@@ -149,6 +238,7 @@ def test_what_should_not_have_come_is_kept_as_a_breach_and_changes_nothing() -> 
     change = Change(Target("files", "f"), ABSENT, Version("1"))
     action = story.act({"f": "1"}, run)
     story.tell(e.WorkspaceBegan("/x", "1"))
+    assert story.history.breaches == [] and story.history.began == e.WorkspaceBegan("/x", "1")
     wrong: list[tuple[e.Event, str]] = [
         (e.WorkspaceBegan("/y", "1"), run),
         (e.ActionEnded(action, Outcome.DONE, (change,)), run),
@@ -172,6 +262,45 @@ def test_what_should_not_have_come_is_kept_as_a_breach_and_changes_nothing() -> 
     assert len(story.history.breaches) == len(wrong) + 1
     # A failed item settles nothing: the change can still be taken back.
     assert story.history.live(action) and story.history.settled_by(rollback) == []
+
+
+def test_what_ends_an_action_does_not_end_a_rollback_nor_the_other_way_round() -> None:
+    story = Story()
+    change = Change(Target("files", "f"), ABSENT, Version("1"))
+    action = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE)).id
+    rollback = story.tell(e.RollbackBegan(e.RollbackKind.UNDO, ())).id
+    wrong: list[e.Event] = [
+        e.ActionEnded(rollback, Outcome.DONE, (change,)),
+        e.ActionTold(rollback, happened=True, changes=(change,)),
+        e.ActionTold("a99", happened=True),
+        e.RollbackEnded(action, (), (change,)),
+        e.RollbackProgressed("a99", e.Item(change.target, e.Did.REMOVED)),
+    ]
+    for event in wrong:
+        story.tell(event)
+    assert len(story.history.breaches) == len(wrong)
+    assert [found.id for found in story.history.open_actions()] == [action, rollback]
+    assert [found.writes_files for found in story.history.open_actions()] == [True, False]
+    assert list(story.history.targets()) == []
+
+
+def test_an_action_that_ended_did_happen_and_is_sure() -> None:
+    story = Story()
+    ended = story.history.actions[story.act({"f": "1"})]
+    assert ended.happened and not ended.unsure
+    began = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE)).id
+    story.tell(e.ActionSettled(began, happened=False))
+    settled = story.history.actions[began]
+    assert not settled.happened and not settled.unsure
+
+
+def test_the_first_action_of_a_step_is_its_body() -> None:
+    story = Story()
+    run = story.run()
+    step = story.tell(e.StepBegan("edit"), run).id
+    first = story.act({"f": "1"}, run, step=step)
+    story.act({"g": "1"}, run, step=step)
+    assert story.history.runs[run].steps[step].body == first
 
 
 def test_a_history_is_the_fold_of_its_records() -> None:

@@ -64,6 +64,18 @@ def test_a_free_name_can_be_had_and_ends_what_ran_out() -> None:
     assert decide([over, lease("docs", "r1")], [], wait("src", "r2")) == [over]
 
 
+def test_a_lease_and_a_wait_live_to_their_last_moment() -> None:
+    a, b = lease("a", "r1", left=1), lease("b", "r2", fence=2, left=1)
+    found = decide([a, b], [wait("b", "r1", left=1)], wait("a", "r2"))
+    assert isinstance(found, Blocked) and found.by == (a,) and len(found.cycle) == 2
+
+
+def test_who_waits_for_itself_waits_for_nobody_else() -> None:
+    held = Lease(1, "a", HUMAN, 0, 10, 5)
+    noted, now = (Wait("t", "a", HUMAN, frozenset(), left) for left in (4, 5))
+    assert decide([held], [noted], now) == Blocked((held,))
+
+
 def test_one_live_lease_is_enough_to_block() -> None:
     over, live = lease("src/a", "r1", left=-1), lease("src/b", "r3", fence=2)
     assert decide([over, live], [], wait("src", "r2")) == Blocked((live,))
@@ -102,7 +114,7 @@ def test_of_those_in_a_cycle_just_the_youngest_is_told(order: list[int], size: i
 
 def test_a_human_is_older_than_every_run() -> None:
     held = [Lease(1, "a", HUMAN, 0, 10, 5), lease("b", "r1", fence=2)]
-    human = Wait("t", "b", HUMAN, frozenset(), 5)
+    human = Wait("z, after every other token", "b", HUMAN, frozenset(), 5)
     assert decide(held, [wait("a", "r1")], human) == Blocked((held[1],))
     found = decide(held, [human], wait("a", "r1"))
     assert isinstance(found, Blocked) and found.cycle == (wait("a", "r1"), human)

@@ -48,6 +48,17 @@ def test_what_comes_back_is_nobody_elses() -> None:
 
 def test_a_place_wins_over_a_value_that_came_back_under_it() -> None:
     assert memory.unflatten({"/a": 1, "/a/b": 2}) == {"a": {"b": 2}}
+    assert memory.unflatten({"/a/b": 2, "/a": 1}) == {"a": {"b": 2}}, "whichever came first"
+
+
+def test_a_dictionary_is_a_place_and_an_empty_one_a_value() -> None:
+    assert memory.flatten({"a": {"b": 1}, "c": {}}) == {"/a/b": 1, "/c": {}}
+    assert memory.flatten({}) == {}
+
+
+def test_changes_are_in_the_order_of_their_names() -> None:
+    names = [f"/{letter}" for letter in "abcdefghijkl"]
+    assert [c.target.name for c in memory.changes("r1", {}, dict.fromkeys(reversed(names), 1))] == names
 
 
 def test_keys_with_odd_letters() -> None:

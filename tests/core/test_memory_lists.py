@@ -54,6 +54,50 @@ def test_a_short_list_and_one_that_changed_much_are_recorded_whole() -> None:
         assert entry.change.before.data == before and entry.change.after.data == after
 
 
+ITEMS: list[Any] = list(range(20))
+
+
+@pytest.mark.parametrize(
+    "before, after, at, drop, add",
+    [
+        (ITEMS[:8], ITEMS[:9], 8, 0, [8]),
+        ([0] * 9, [0] * 10, 9, 0, [0]),
+        ([0] * 10, [0] * 9, 9, 1, []),
+        (ITEMS, ["x", *ITEMS], 0, 0, ["x"]),
+        (ITEMS, ITEMS[:5] + ITEMS[7:], 5, 2, []),
+        (ITEMS, [*ITEMS[:5], "x", "y", *ITEMS[6:]], 5, 1, ["x", "y"]),
+        (ITEMS, [*"abcde", *ITEMS[5:]], 0, 5, list("abcde")),
+    ],
+)
+def test_the_smallest_part_that_changed_is_recorded(
+    before: list[Any], after: list[Any], at: int, drop: int, add: list[Any]
+) -> None:
+    (entry,) = told([before, after])[1:]
+    assert entry.change.after.data == {"at": at, "drop": drop, "add": add}
+    assert memory.spliced(before, entry.change.after.data) == after
+
+
+@pytest.mark.parametrize(
+    "before, after", [(ITEMS[:7], ITEMS[:8]), (ITEMS, [*"abcdef", *ITEMS[6:]]), (ITEMS, ITEMS[:9])]
+)
+def test_what_is_short_or_changed_by_more_than_half_is_recorded_whole(
+    before: list[Any], after: list[Any]
+) -> None:
+    (entry,) = told([before, after])[1:]
+    assert entry.change.before.data == before and entry.change.after.data == after
+
+
+def test_a_value_is_looked_for_under_its_own_name_alone() -> None:
+    timeline = told([7, ITEMS, [*ITEMS, 20]])
+    assert memory.value_of(timeline[2].change.after, timeline) == [*ITEMS, 20]
+    there = memory.changes("r1", {"/list": ITEMS}, {"/list": [*ITEMS, 20]})
+    back = memory.changes("r1", {"/list": [*ITEMS, 20]}, {"/list": ITEMS})
+    # They lead round in a circle, and nowhere stands what is in it.
+    circle = [Entry(n, "a1", change) for n, change in enumerate((*there, *back), 1)]
+    with pytest.raises(KeyError):
+        memory.value_of(there[0].before, circle)
+
+
 def test_what_python_takes_for_alike_is_not() -> None:
     ones: list[Any] = [1] * 20
     for other in (True, 1.0):

@@ -95,6 +95,10 @@ def test_what_is_not_text_is_not_merged() -> None:
     )
 
 
+def test_what_was_not_text_is_not_merged_though_both_sides_made_text_of_it() -> None:
+    assert merge(b"\0\nb\nc\nd\n", b"x\nb\nc\nd\n", b"x\nb\nc\nD\n") == Merged(None)
+
+
 def test_an_empty_base() -> None:
     assert merge(b"", b"a\n", b"a\n").data == b"a\n"
     assert merge(b"", b"a\n", b"b\n").conflicts == (Overlap((1, 0), (1, 1), (1, 1)),)
@@ -108,11 +112,29 @@ def test_the_same_insertion_beside_an_equal_line_is_one() -> None:
     assert merge(base, ours, theirs).data == b"\nhead\n\n\ntail\nrest\nEND\n"
 
 
+def test_the_same_removal_beside_an_equal_line_is_one() -> None:
+    base = b"top\nhead\n\n\ntail\nrest\nend\n"
+    ours = b"top\nhead\n\ntail\nrest\nEND\n"
+    theirs = b"TOP\nhead\n\ntail\nrest\nend\n"
+    assert merge(base, ours, theirs).data == b"TOP\nhead\n\ntail\nrest\nEND\n"
+    assert module._settled([module.Hunk(0, 1, 0, 0)], [b"a", b"a"], [b"a"]) == [module.Hunk(1, 2, 1, 1)]
+
+
 def test_insertions_that_move_down_until_they_meet() -> None:
     assert module.hunks([b"a", b"a", b"c"], [b"a", b"a", b"a", b"b", b"c"]) == [module.Hunk(2, 2, 2, 4)]
     assert module.hunks([b"a", b"b", b"a", b"b"], [b"a", b"b"]) == [module.Hunk(2, 4, 2, 2)]
+    thrice = [b"a", b"b", b"c"]
+    assert module._settled([module.Hunk(0, 0, 0, 3)], thrice, thrice * 2) == [module.Hunk(3, 3, 3, 6)]
     settled = module._settled([module.Hunk(0, 0, 0, 1), module.Hunk(1, 1, 2, 3)], [b"a"], [b"a"] * 3)
     assert settled == [module.Hunk(1, 1, 1, 3)]
+
+
+def test_where_there_are_too_many_edits_lines_that_occur_once_divide_the_text() -> None:
+    base, other = [b"H", b"x", b"m", b"x", b"x", b"T"], [b"G", b"x", b"m", b"x", b"U"]
+    with patch.object(module, "EDITS_MAX", 0):
+        found = module.hunks(base, other)
+    # m divides it; the x before it has one mate, those after it have too many.
+    assert found == [module.Hunk(0, 1, 0, 1), module.Hunk(3, 6, 3, 5)]
 
 
 # Any text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -332,3 +333,37 @@ def test_what_a_tool_does_to_its_arguments_stays_with_it() -> None:
     given["x"].append(2)
     given["y"].append(2)
     assert plans.resolve(args, results) == {"x": [1], "y": [1]}
+
+
+@pytest.mark.parametrize("around", [lambda inner: [inner], lambda inner: {"k": inner}], ids=["list", "dict"])
+def test_arguments_may_be_nested_to_the_limit_and_no_deeper(around: Callable[[Any], Any]) -> None:
+    value: Any = {"$result": "first"}
+    for _ in range(plans.DEPTH_MAX):
+        value = around(value)
+    assert [found.step for found in plans.references(value)] == ["first"]
+    with pytest.raises(UsageError, match="nested more than 64 deep"):
+        list(plans.references(around(value)))
+
+
+def test_a_plan_may_have_as_many_bytes_as_are_allowed_and_no_more() -> None:
+    text = b'{"name": "x", "steps": [{"id": "a", "tool": "m:f"}]}'.ljust(plans.BYTES_MAX)
+    assert parse_plan(text).name == "x"
+    with pytest.raises(UsageError, match="has at most 4,194,304"):
+        parse_plan(text + b" ")
+
+
+def test_only_the_steps_of_the_cycle_are_named_in_it() -> None:
+    message = wrong(step("c", "a"), step("a", "b"), step("b", "a"))
+    assert "can be first: a after b after a; nothing" in message
+
+
+def test_names_that_are_taken_are_told_in_order() -> None:
+    names = [f"n{n}" for n in range(9)]
+    plan = parsed(step("a"), tools=dict.fromkeys(reversed(names), "m:f"))
+    with pytest.raises(UsageError, match=f"gives {', '.join(names)} another meaning"):
+        plans.targets(plan, dict.fromkeys(names, "m:g"))
+
+
+def test_a_letter_of_a_text_is_no_item_of_it() -> None:
+    with pytest.raises(UsageError, match="the result of step a has no /0: there is a str"):
+        plans.resolve({"$result": "a", "path": "/0"}, {"a": "text"})

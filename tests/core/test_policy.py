@@ -74,6 +74,7 @@ def test_rules_are_read_as_they_are_written() -> None:
         ({"deny": ["shop.tools:*"]}, Do.DENY, "tools.deny"),
         ({"deny": ["write"]}, Do.DENY, "tools.deny"),
         ({"deny": ["shop.tools"]}, Do.ALLOW, ""),
+        ({"deny": ["other"]}, Do.ALLOW, ""),
         ({"ask": [TOOL]}, Do.ASK, "tools.ask"),
         ({"allow": []}, Do.DENY, "tools.allow"),
         ({"allow": ["mail", "write"]}, Do.ALLOW, ""),
@@ -86,6 +87,24 @@ def test_tools(table: dict[str, Any], do: Do, rule: str) -> None:
     ground = Ground("/srv/shop", aliases=[("write", TOOL), ("other", "shop.tools:other")])
     found = judge(rules(tools=table), ground=ground)
     assert (found.do, found.rule) == (do, rule)
+
+
+def test_why_a_tool_does_not_just_run() -> None:
+    assert judge(rules(tools={"deny": [TOOL]})).why == f'{TOOL} is denied by "{TOOL}"'
+    assert judge(rules(tools={"ask": ["*"]})).why == f'{TOOL} has to be asked for by "*"'
+
+
+def test_a_plan_may_have_as_many_steps_as_are_allowed() -> None:
+    def broken(steps: int) -> list[str]:
+        made = [{"id": f"s{n}", "tool": TOOL} for n in range(steps)]
+        plan = parse_plan(json.dumps({"name": "x", "steps": made}).encode())
+        found = policy.check_plan(
+            plan, rules(limits={"steps": 3}), lambda step: Use(step.tool, Effect.NONE), GROUND
+        )
+        return [one.rule for one in found]
+
+    assert broken(2) == broken(3) == []
+    assert broken(4) == ["limits.steps"]
 
 
 def test_a_tool_has_to_be_allowed_under_both_its_names() -> None:
@@ -163,6 +182,12 @@ def test_outside_is_not(path: Any) -> None:
     assert (found.do, found.rule) == (Do.DENY, "paths.outside")
     assert "outside the workspace" in found.why
     assert "to outside in [rules.paths]" in found.how
+
+
+def test_the_address_of_a_file_is_a_path_and_that_of_a_page_is_not() -> None:
+    for address in ("file:///etc/passwd", "FILE://../../x"):
+        assert on_path(address).rule == "paths.outside"
+    assert on_path("https://example.org/../../x").do is Do.ALLOW
 
 
 def test_outside_can_be_allowed_by_name() -> None:

@@ -153,6 +153,66 @@ def test_a_change_in_doubt_is_a_conflict() -> None:
     assert story.plan(select.last_action(story.history)).conflicts[0].why == "it is in doubt who changed it"
 
 
+def written(*steps: tuple[str, str]) -> tuple[Story, list[str]]:
+    """A story of one file: each version with who wrote it, for sure, perhaps, or a human without a word."""
+    story = Story()
+    ids = []
+    for text, who in steps:
+        if who == "unseen":
+            story.edit("f", text, seen=False)
+        else:
+            ids.append(story.act({"f": text}, in_doubt=who == "doubt"))
+    return story, ids
+
+
+@pytest.mark.parametrize(
+    "steps, do",
+    [
+        ([("1", "sure"), ("2", "doubt")], Do.CONFLICT),
+        ([("1", "doubt"), ("2", "sure")], Do.CONFLICT),
+        ([("1", "doubt"), ("2", "doubt")], Do.CONFLICT),
+        # All is as before, and nobody else wrote in between: then it does not matter whose it was.
+        ([("b", "unseen"), ("1", "sure"), ("b", "doubt")], Do.ALREADY),
+        ([("b", "unseen"), ("1", "doubt"), ("2", "sure"), ("b", "doubt")], Do.ALREADY),
+        # Somebody did: of three segments just two follow each other.
+        ([("1", "doubt"), ("human", "unseen"), ("2", "doubt"), ("", "doubt")], Do.CONFLICT),
+        ([("b", "unseen"), ("1", "doubt"), ("2", "doubt"), ("human", "unseen"), ("b", "doubt")], Do.CONFLICT),
+        # It went, and somebody put something else there since.
+        ([("b", "unseen"), ("1", "doubt"), ("b", "doubt"), ("human", "unseen")], Do.CONFLICT),
+        # It is as it was, but by another's hand.
+        ([("b", "unseen"), ("1", "doubt"), ("2", "doubt"), ("b", "unseen")], Do.CONFLICT),
+    ],
+)
+def test_what_is_in_doubt_is_a_conflict_unless_it_came_and_went(steps: list[tuple[str, str]], do: Do) -> None:
+    story, ids = written(*steps)
+    (item,) = story.plan(select.of_ids(story.history, ids)).items
+    assert item.do is do
+
+
+@pytest.mark.parametrize("present", ["", "a", "else"])
+def test_once_something_is_to_be_merged_all_before_it_is_too(present: str) -> None:
+    story, ids = written(("a", "sure"), ("h", "unseen"), ("b", "sure"), (present, "unseen"))
+    (item,) = story.plan(select.of_ids(story.history, ids), MERGE).items
+    assert (item.do, item.goal) == (Do.MERGE, version(present))
+    assert [(m.base.id, m.goal.id) for m in item.merges] == [("b", "h"), ("a", "absent")]
+
+
+def test_blockers_are_those_who_wrote_later_are_not_selected_and_stand() -> None:
+    story = Story()
+    _, first, other, taken = (story.act({"f": n}) for n in "1234")
+    rollback = story.carry_out(story.plan(select.of_ids(story.history, [taken])), UNDO)
+    last = story.act({"f": "5"})
+    (item,) = story.plan(select.of_ids(story.history, [first, last])).items
+    assert item.do is Do.CONFLICT and item.blockers == (other, rollback)
+
+
+def test_only_those_who_were_chosen_are_settled() -> None:
+    story = Story()
+    other = story.act({"x": "1"})
+    mine = story.act({"f": "either"}, shared_with=(other,))
+    assert story.plan(select.of_ids(story.history, [mine]), KEEP).items[0].settles == (mine,)
+
+
 def test_undo_walks_back_and_redo_walks_forward() -> None:
     story = Story()
     for n in "123":

@@ -66,3 +66,16 @@ def test_paths_are_meant_where_it_sits_now() -> None:
 def test_how_a_place_is_called() -> None:
     assert ONE.said == "one:/srv/one" and Place("3", "", "/x").said == "/x"
     assert Seat(1, ONE, 0, 10, 1).is_live and not Seat(1, ONE, 0, 10, 0).is_live
+
+
+def test_before_anybody_sits_down_nothing_is_known() -> None:
+    moves = Story().history.moves
+    assert (moves.since_us, moves.looked_us, moves.moved) == (0, 0, 0)
+    assert moves.at(7) is None and moves.here("/srv/one/a", 7) == "/srv/one/a"
+
+
+def test_it_sits_in_its_place_from_the_event_on_that_says_so() -> None:
+    story = Story()
+    first = story.tell(WorkspaceSeated(ONE, 1)).seq
+    second = story.tell(WorkspaceSeated(TWO, 2, marks=(FILES,))).seq
+    assert (story.history.moves.at(first), story.history.moves.at(second)) == (ONE, TWO)

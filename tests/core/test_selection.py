@@ -7,10 +7,23 @@ import pytest
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import selection as select
-from takeback.core.change import Change, Target
+from takeback.core.change import Change, Target, Version
 from takeback.core.intents import IntentDeferred
+from takeback.core.rollback import OnConflict
 from takeback.errors import UsageError
 from tests.core.story import Story, version
+
+
+def act_as(story: Story, actor: str, writes: dict[str, str], run: str = ids.WORKSPACE) -> str:
+    """An action of this agent."""
+    id = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, actor=actor), run).id
+    changes = []
+    for name, text in writes.items():
+        target = Target("files", name)
+        changes.append(Change(target, story.world[target], version(text)))
+        story.world[target] = version(text)
+    story.tell(e.ActionEnded(id, e.Outcome.DONE, tuple(changes)), run)
+    return id
 
 
 def test_a_step_names_its_actions() -> None:
@@ -48,12 +61,146 @@ def test_what_one_agent_did() -> None:
         select.of_agent(story.history, "a")
 
 
+def test_an_agent_means_its_last_run_in_which_something_stands() -> None:
+    story = Story()
+    runs = [story.run() for _ in range(3)]
+    made = [
+        act_as(story, who, {name: "1"}, run)
+        for run, who, name in [
+            (runs[0], "claude-code", "f"),
+            (runs[0], "codex", "g"),
+            (runs[1], "claude-code:Explore:a1", "h"),
+            (runs[2], "codex", "i"),
+        ]
+    ]
+    history = story.history
+    assert select.of_agent(history, "claude-code").actions == (made[2],)
+    assert select.of_agent(history, "claude-code:Explore").actions == (made[2],)
+    with pytest.raises(UsageError, match="no agent 'claude-code:Explore:a2'"):
+        select.of_agent(history, "claude-code:Explore:a2")
+    # What is not wanted, or does not stand any more, does not count.
+    assert select.of_agent(history, "claude-code", lambda target: target.name == "f").actions == (made[0],)
+    story.carry_out(story.plan(select.of_ids(history, [made[2]])), e.RollbackKind.UNDO)
+    assert select.of_agent(history, "claude-code").actions == (made[0],)
+    assert select.of_agent(history, "codex").actions == (made[3],)
+
+
+def test_of_an_action_of_an_agent_one_wanted_target_is_enough() -> None:
+    story = Story()
+    mine = act_as(story, "codex", {"f": "1", "g": "1"})
+    chosen = select.of_agent(story.history, "codex", lambda target: target.name == "g")
+    assert chosen.actions == (mine,) and [entry.target.name for entry in chosen.entries] == ["g"]
+
+
+def test_an_agent_that_did_nothing_is_told_who_did_something() -> None:
+    story = Story()
+    with pytest.raises(UsageError, match="no agent 'x'") as caught:
+        select.of_agent(story.history, "x")
+    assert "`takeback log`" in caught.value.hint
+    agents = [f"agent{n}" for n in range(9)]
+    for name in ("", *reversed(agents)):
+        act_as(story, name, {"f": f"by {name}"})
+    story.edit("f", "human", seen=True)
+    with pytest.raises(UsageError) as caught:
+        select.of_agent(story.history, "x")
+    assert caught.value.hint == f"these have: {', '.join(agents[:8])}"
+
+
+def test_who_took_something_back_is_not_an_agent_that_did_something() -> None:
+    story = Story()
+    act_as(story, "codex", {"f": "1"})
+    change = Change(Target("files", "f"), version("1"), version(""))
+    rollback = story.tell(e.RollbackBegan(e.RollbackKind.UNDO, (), (change,), actor="ada")).id
+    story.tell(e.RollbackEnded(rollback, (), (change,)))
+    with pytest.raises(UsageError, match="no agent 'ada'"):
+        select.of_agent(story.history, "ada")
+
+
+def test_a_selection_is_something_where_a_change_or_a_word_is_to_be_taken_back() -> None:
+    story = Story()
+    story.act({"f": "1"})
+    (entry,) = select.last_action(story.history).entries
+    assert not select.Selection(("a1",), ())
+    assert select.Selection((), (entry,)) and select.Selection((), (), (("a1", entry.target),))
+    nothing = select.Selection((), ())
+    assert select.last_action(Story().history) == select.last_rollback(Story().history) == nothing
+
+
+def test_the_last_action_but_those_that_are_passed_over() -> None:
+    story = Story()
+    first, second = story.act({"f": "1"}), story.act({"g": "1"})
+    assert select.last_action(story.history, passing=[second]).actions == (first,)
+    assert select.last_action(story.history, passing=[first, second]).actions == ()
+
+
+def test_what_a_run_did_after_a_position() -> None:
+    story = Story()
+    run, other = story.run(), story.run()
+    first = story.act({"f": "1"}, run)
+    ended = story.history.seq
+    long = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE), run)
+    idle = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE), run)
+    story.tell(e.ActionEnded(idle.id, e.Outcome.DONE), run)
+    seen = Change(Target("files", "g"), version(""), version("1"))
+    position = story.tell(e.ChangesSeen(long.id, (seen,)), run).seq
+    story.tell(e.ChangesSeen(long.id, (Change(Target("files", "h"), version(""), version("1")),)), run)
+    last = story.act({"i": "1"}, run)
+    story.act({"j": "1"}, other)
+    story.edit("k", "human", seen=True)
+
+    def found(after: int) -> tuple[tuple[str, ...], list[str]]:
+        chosen = select.of_run(story.history, run, after)
+        return chosen.actions, [entry.target.name for entry in chosen.entries]
+
+    assert found(0) == ((first, long.id, idle.id, last), ["f", "g", "h", "i"])
+    assert found(ended) == ((long.id, idle.id, last), ["g", "h", "i"]), "it ended there, and not after it"
+    assert found(idle.seq) == ((long.id, last), ["g", "h", "i"]), "it began there, and changed nothing later"
+    assert found(position) == ((long.id, last), ["h", "i"])
+
+
+def test_a_run_stands_for_its_actions_alone() -> None:
+    story = Story()
+    run = story.run()
+    mine = story.act({"f": "1"}, run)
+    story.tell(e.DriftSeen((Change(Target("files", "g"), version(""), version("1")),)), run)
+    assert select.of_ids(story.history, [run]).actions == (mine,)
+    assert select.of_run(story.history, run, 0).actions == (mine,)
+
+
+def test_changes_are_in_the_order_in_which_they_were_made() -> None:
+    story = Story()
+    first, second = story.act({"f": "1"}), story.act({"f": "2"})
+    chosen = select.of_actions(story.history, [second, first])
+    assert [entry.change.after.id for entry in chosen.entries] == ["1", "2"]
+    (change,) = select.net(story.history, [second, first])
+    assert (change.before, change.after) == (version(""), version("2"))
+
+
+def test_only_the_wanted_part_of_a_rollback_is_redone() -> None:
+    story = Story()
+    story.act({"f": "agent", "g": "agent"})
+    story.edit("f", "human", seen=True)
+    plan = story.plan(select.last_action(story.history), OnConflict.KEEP)
+    undo = story.carry_out(plan, e.RollbackKind.UNDO)
+    f, g = Target("files", "f"), Target("files", "g")
+    for wanted, entries, bare in [({f, g}, [g], [f]), ({g}, [g], []), ({f}, [], [f])]:
+        chosen = select.of_actions(story.history, [undo], wanted.__contains__)
+        assert [entry.target for entry in chosen.entries] == entries
+        assert chosen.bare == tuple((undo, target) for target in bare)
+
+
 def test_after_a_checkpoint() -> None:
     story = Story()
     story.act({"f": "1"})
     checkpoint = story.tell(e.CheckpointTaken("here")).id
     later = story.act({"f": "2"})
     assert select.after(story.history, checkpoint).actions == (later,)
+    idle = story.tell(e.ActionBegan("tool", e.Effect.NONE)).id
+    story.tell(e.ActionEnded(idle, e.Outcome.DONE))
+    story.edit("g", "human", seen=True)
+    assert select.after(story.history, checkpoint).actions == (later, idle), (
+        "what began after it, and no human"
+    )
     with pytest.raises(UsageError, match="no checkpoint c99"):
         select.after(story.history, "c99")
 
@@ -113,13 +260,17 @@ def test_what_actions_changed_together() -> None:
     found = {change.target.name: change for change in select.net(story.history, [first, second])}
     assert found.keys() == {"f"}, "what came and went is no change"
     assert (found["f"].before, found["f"].after) == (version(""), version("2"))
+    touched = Change(Target("files", "g"), Version("x", "t1"), Version("x", "t2"))
+    third = story.tell(e.ActionBegan("touch", e.Effect.RESTORABLE)).id
+    story.tell(e.ActionEnded(third, e.Outcome.DONE, (touched,)))
+    assert select.net(story.history, [third]) == [touched], "a new time is a change, and did not go again"
 
 
 def test_an_agent_of_which_all_was_taken_back_has_nothing_left() -> None:
     story = Story()
     id = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, actor="codex")).id
     story.tell(e.ActionEnded(id, e.Outcome.DONE))
-    assert not select.of_agent(story.history, "codex")
+    assert select.of_agent(story.history, "codex") == select.Selection((), ())
 
 
 def test_what_an_undo_reported_as_unknown_is_not_the_last_action_any_more() -> None:

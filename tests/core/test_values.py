@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pathlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +70,40 @@ def nested_in_itself() -> list[Any]:
 def test_what_cannot_be_kept_is_named(value: Any, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         plain(value)
+
+
+@pytest.mark.parametrize("around", [lambda inner: [inner], lambda inner: {"k": inner}], ids=["list", "dict"])
+def test_values_may_be_nested_to_the_limit_and_no_deeper(around: Callable[[Any], Any]) -> None:
+    def nested(inner: Any, levels: int) -> Any:
+        for _ in range(levels):
+            inner = around(inner)
+        return inner
+
+    assert plain(nested(1, 200)) == nested(1, 200)
+    # What has a plain form is one level more.
+    assert plain(nested(pathlib.PurePath("x"), 199)) == nested("x", 199)
+    for deeper in (nested(1, 201), nested(pathlib.PurePath("x"), 200)):
+        with pytest.raises(UsageError, match=r"^the value contains itself, or more than 200 levels"):
+            plain(deeper)
+
+
+@pytest.mark.parametrize("last, sign", [(2**64 - 1, 1), (-(2**63), -1)])
+def test_integers_are_kept_up_to_64_bits(last: int, sign: int) -> None:
+    assert plain(last) == last
+    with pytest.raises(UsageError, match="more than 64 bits"):
+        plain(last + sign)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_is_not_kept(value: float) -> None:
+    with pytest.raises(UsageError, match=f"is {value}, which JSON cannot hold"):
+        plain(value)
+
+
+def test_what_is_just_short_enough_is_shown_and_told_whole() -> None:
+    whole = "x" * (SHOWN_BYTES - 2)  # and its two quotation marks
+    assert shortened(whole) == whole and shortened(f"{whole}x") != whole
+    assert len(said(ValueError("y " * 1_000))) == 500
 
 
 def test_a_view_has_no_secrets() -> None:

@@ -36,6 +36,13 @@ def test_a_place(parts: list[str | int], at: str) -> None:
     assert TEXT[offset_of(TEXT, parts) :].startswith(at)
 
 
+def test_a_place_in_a_text_without_spaces() -> None:
+    text = '[1,{"a":2,"b":[3]}]'
+    places: list[tuple[list[str | int], int]] = [([0], 1), ([1], 3), ([1, "a"], 8), ([1, "b", 0], 15)]
+    for parts, at in places:
+        assert offset_of(text, parts) == at
+
+
 def test_of_two_with_one_name_the_last_counts() -> None:
     assert offset_of('{"a": 1, "a": 2}', ["a"]) == 14
 

@@ -36,7 +36,7 @@ def ruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ruled]:
 
     def open_with(text: str) -> Workspace:
         (root / "takeback.toml").write_text(text)
-        opened.append(open_workspace(root, home=tmp_path / "state", watching=False))
+        opened.append(open_workspace(root, home=tmp_path / "state", watching=False, accept_config=True))
         return opened[-1]
 
     yield open_with

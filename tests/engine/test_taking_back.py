@@ -7,6 +7,8 @@ import pytest
 from takeback.core.rollback import Verdict
 from takeback.engine.report import RollbackReport
 from takeback.errors import ConflictError, RunBusy, UsageError
+from takeback.opening import open_workspace
+from takeback.testing import crash
 
 from .conftest import Desk
 
@@ -262,6 +264,91 @@ def test_where_both_wrote(choice: str, plan: str | None, desk: Desk) -> None:
         assert (desk.read("plan"), desk.read("other")) == (plan, None)
         desk.tb.redo()
         assert (desk.read("plan"), desk.read("other")) == ("human", "x")
+
+
+@pytest.mark.parametrize(
+    "mine, chosen, choices",
+    [
+        ("mine\n2\n3\n4\n5\n", "stop", {"keep", "overwrite"}),
+        ("mine\n2\n3\n4\n5\n", "merge", {"keep", "overwrite"}),
+        ("new\n2\n3\n4\nmine\n", "stop", {"keep", "merge", "overwrite"}),
+    ],
+)
+def test_only_what_helps_is_offered(mine: str, chosen: str, choices: set[str], desk: Desk) -> None:
+    desk.human("plan", "1\n2\n3\n4\n5\n")
+    desk.tb.save()
+    desk.agent(plan="new\n2\n3\n4\n5\n")
+    desk.human("plan", mine)
+    with pytest.raises(ConflictError) as caught:
+        desk.tb.undo(on_conflict=chosen)
+    assert isinstance(caught.value.report, RollbackReport)
+    assert set(caught.value.report.choices) == choices
+    assert desk.read("plan") == mine
+
+
+def test_a_merge_takes_out_the_agents_lines_and_leaves_the_humans(desk: Desk) -> None:
+    desk.human("plan", "1\n2\n3\n4\n5\n")
+    desk.tb.save()
+    desk.agent(plan="new\n2\n3\n4\n5\n")
+    desk.human("plan", "new\n2\n3\n4\nmine\n")
+    report = desk.tb.undo(on_conflict="merge")
+    assert report.verdict is Verdict.CLEAN and desk.read("plan") == "1\n2\n3\n4\nmine\n"
+    (why,) = [item.why for item in report.items if str(item.target) == "plan"]
+    assert why == "somebody else's changes stayed, the agent's were taken out"
+
+
+def test_what_another_process_recorded_meanwhile_is_taken_back(desk: Desk) -> None:
+    desk.tb.save()
+    other = open_workspace(desk.root, home=desk.home, watching=False)
+    with other.recording("agent"):
+        desk.human("plan", "new")
+    other.close()
+    assert did(desk.tb.undo()) == {"plan": "restored"} and desk.read("plan") == "old"
+    desk.human("plan", "mine")
+    checkpoint = desk.tb.save()
+    other = open_workspace(desk.root, home=desk.home, watching=False)
+    with other.recording("agent"):
+        desk.human("plan", "new")
+    other.close()
+    assert did(desk.tb.undo(to=checkpoint)) == {"plan": "restored"} and desk.read("plan") == "mine"
+
+
+@pytest.mark.parametrize("words", ["ids", "--agent"])
+def test_a_checkpoint_and_another_choice_exclude_each_other(words: str, desk: Desk) -> None:
+    checkpoint = desk.tb.save()
+    id = desk.agent(plan="new")
+    chosen = (id,) if words == "ids" else ()
+    with pytest.raises(UsageError, match=f"^{words} and --to exclude each other"):
+        desk.tb.undo(*chosen, to=checkpoint, agent="" if chosen else "agent")
+    assert desk.read("plan") == "new"
+
+
+def test_a_checkpoint_that_there_is_not(desk: Desk) -> None:
+    desk.agent(plan="new")
+    with pytest.raises(UsageError, match="no checkpoint c99"):
+        desk.tb.restore("c99")
+    assert desk.read("plan") == "new"
+
+
+@pytest.mark.parametrize("again", ["undo", "redo", "restore"])
+def test_whoever_comes_after_an_interrupt_finishes_it_and_does_nothing_else(again: str, desk: Desk) -> None:
+    desk.agent(plan="one")
+    checkpoint = desk.tb.save()
+    desk.agent(plan="two", other="two")
+
+    def interrupt(name: str) -> None:
+        if name == "rollback-recorded":
+            raise KeyboardInterrupt
+
+    with crash.hooked(interrupt), pytest.raises(KeyboardInterrupt):
+        desk.tb.undo()
+    assert desk.read("plan") == "two", "the plan is recorded, and nothing of it is done"
+    desk.reopen()
+    do = {"undo": desk.tb.undo, "redo": desk.tb.redo, "restore": lambda: desk.tb.restore(checkpoint)}
+    report = do[again]()
+    assert report.finished_earlier and (report.kind, report.verdict) == ("undo", Verdict.CLEAN)
+    assert (desk.read("plan"), desk.read("other")) == ("one", None)
+    assert desk.tb.history.rollbacks == [report.rollback]
 
 
 def test_a_choice_that_there_is_not(desk: Desk) -> None:

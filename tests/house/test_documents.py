@@ -1,7 +1,8 @@
 """The standing documents are there, and each guarantee names a test that exists.
 
 A guarantee is a paragraph, list item or table row that begins with its number, as in "G7". The number is its name: it
-stays when guarantees come and go, and none is there twice. A guarantee names at least one test as `tests/folder/test_file.py::test_name`.
+stays when guarantees come and go, and none is there twice. A guarantee names at least one test as
+`tests/folder/test_file.py::test_name`.
 """
 
 from __future__ import annotations

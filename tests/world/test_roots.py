@@ -71,7 +71,13 @@ def test_without_it_nobody_looks_there(scene: Scene) -> None:
 def test_a_folder_that_was_removed_as_a_whole_comes_back(scene: Scene) -> None:
     before = scene.look()
     scene.world.do(
-        "run", "--also", "../data", "--", sys.executable, "-c", "import shutil; shutil.rmtree('../' + 'atad'[::-1])"
+        "run",
+        "--also",
+        "../data",
+        "--",
+        sys.executable,
+        "-c",
+        "import shutil; shutil.rmtree('../' + 'atad'[::-1])",
     )
     assert not scene.data.exists()
     scene.world.undo()

@@ -124,15 +124,20 @@ class _Command:
             )
             readers.READERS[rule.reader](told)
         self._operands(known, rule, roles, given)
-        if rule.writes and not self._writes:
-            self._touch(known, rule.writes, somewhere=True)
-        if rule.writes and known.name.startswith("git "):
-            self._repository(known)
+        if rule.writes:
+            self._written(known, rule)
         rest_role = next((role for role in roles if role in REST), "argv" if given.rest else "")
         if rest_role:
             self._inner(known, rule, rest_role, given)
         if rule.stdin and not given.rest and not given.has("sql"):
             self._from_stdin(known, rule)
+
+    def _written(self, known: Known, rule: Rule) -> None:
+        """Note what a command writes by its rule alone, beside the paths among its words."""
+        if not self._writes:
+            self._touch(known, rule.writes, somewhere=True)
+        if known.name.startswith("git "):
+            self._repository(known)
 
     def _say(self, reach: Reach, known: Known, why: str, back: str = "") -> None:
         local = self._local and reach is Reach.IRREVERSIBLE

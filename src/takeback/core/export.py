@@ -125,7 +125,7 @@ def _made(line: Mapping[str, Any]) -> Iterator[ToUndo]:
             _version(change["after"]),
         )
         if before != after:
-            action = event.get("action") or line["id"] or ""
+            action = event.get("action") or line["id"]
             yield ToUndo(line["seq"], action, target.resource, target.name, before, after, target.root)
 
 

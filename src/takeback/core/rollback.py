@@ -229,7 +229,7 @@ def _decide(
 def _came_and_went(segments: list[Segment], present: Version) -> bool:
     """Whether all is as before, with nobody else's change in between: then it does not matter whose it was."""
     chained = all(one.after == other.before for one, other in pairwise(segments))
-    is_back = len(segments) > 1 and segments[0].before == present == segments[-1].after
+    is_back = segments[0].before == present == segments[-1].after
     return chained and is_back and any(segment.doubt for segment in segments)
 
 

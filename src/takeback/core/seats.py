@@ -106,7 +106,7 @@ class Moves:
     def here(self, path: str, seq: int) -> str:
         """A path of the machine on which something began, as it is where the workspace sits now."""
         then, now = self.at(seq), self.seat.place if self.seat else None
-        if then is None or now is None or then == now:
+        if then is None or now is None:
             return path
         if path == then.root or path.startswith(f"{then.root}/"):
             return now.root + path[len(then.root) :]

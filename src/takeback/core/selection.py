@@ -69,7 +69,7 @@ def inside(history: History, actions: Iterable[str]) -> list[str]:
     """These actions with all that happened inside of them, in whichever run."""
     chosen = dict.fromkeys(actions)
     for action in history.actions.values():  # what is inside of another one began after it
-        if action.is_tool and getattr(action.began, "parent", "") in chosen:
+        if getattr(action.began, "parent", "") in chosen:
             chosen[action.id] = None
     return list(chosen)
 
@@ -161,7 +161,7 @@ def of_actions(history: History, actions: Iterable[str], wanted: Filter = any_ta
 def actions_of(history: History, id: str) -> list[str]:
     """The actions that an action's, a step's or a run's id stands for."""
     kind, _ = ids.parse(id)
-    if kind == ids.ACTION and id in history.actions:
+    if id in history.actions:
         action: Action = history.actions[id]
         if action.kind == "outside":
             raise UsageError(
@@ -169,18 +169,18 @@ def actions_of(history: History, id: str) -> list[str]:
                 hint="to go back to a checkpoint including your own edits use `takeback restore CHECKPOINT`",
             )
         return [id]
-    if kind == ids.RUN and id in history.runs:
+    if id in history.runs:
         return [a for a in history.runs[id].actions if history.actions[a].is_tool]
     if kind == ids.STEP:
         for run in history.runs.values():
             if id in run.steps:
                 return [a for a in run.actions if getattr(history.actions[a].began, "step", "") == id]
-    if kind == ids.INTENT and id in history.intents.every:
+    if id in history.intents.every:
         raise UsageError(
             f"{id} is an intent, which goes with its run",
             hint=f"`takeback undo {history.intents.every[id].run}` cancels it with all that the run did",
         )
-    if kind == ids.CHECKPOINT and id in history.checkpoints:
+    if id in history.checkpoints:
         raise UsageError(
             f"{id} is a checkpoint, not something that was done",
             hint=f"`takeback undo --to {id}` takes back what was done after it",

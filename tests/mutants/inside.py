@@ -1,0 +1,187 @@
+"""Faults put into functions that pytest's own process has read already: a fork for each, and no start of anything.
+
+The tests run once without a fault. They have to pass, and coverage notes which of them reach a line. Then each fault
+gets a fork, in which its function has other code, and the tests that reach it, the quickest first.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, FunctionType
+
+import coverage
+import pytest
+
+from tests.mutants.mutations import Mutant
+
+# Of computing, in one fork. A fault may let a loop run for ever; no test that finds one computes as long.
+LIMIT_S = 20
+# For one that waits for ever.
+LIMIT_WAITING_S = 300
+
+FOUND, LIVES, HANGS, ELSEWHERE = "found", "lives", "hangs", "not in a function"
+
+
+class Inside:
+    """A plugin of pytest that runs the collected tests for each fault instead of once."""
+
+    def __init__(self, every: Sequence[Mutant], workers: int, tell: Callable[[Mutant, str], None]) -> None:
+        self.every, self.workers, self.tell = every, workers, tell
+        self.texts = {mutant.path: mutant.path.read_bytes() for mutant in every}
+        self.failed: list[str] = []
+        self.through: dict[tuple[str, int], set[str]] = {}
+        self.seconds: dict[str, float] = {}
+
+    def pytest_sessionstart(self) -> None:
+        import hypothesis  # only now: pytest wants to rewrite it while it is read
+
+        # That a test fails is all that counts, not how small the example can be made.
+        left_out = (hypothesis.Phase.shrink, hypothesis.Phase.explain)
+        phases = [phase for phase in hypothesis.Phase if phase not in left_out]
+        hypothesis.settings.register_profile(
+            "mutants", hypothesis.settings(), phases=phases, report_multiple_bugs=False
+        )
+        hypothesis.settings.load_profile("mutants")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        session.config.pluginmanager.unregister(name="terminalreporter")
+        self._look(session.items)
+        if not self.failed:
+            self._try_all(session.items)
+        return True
+
+    def _look(self, items: list[pytest.Item]) -> None:
+        """Run the tests without a fault."""
+        measured = coverage.Coverage(
+            data_file=None, include=sorted({str(m.path) for m in self.every}), config_file=False
+        )
+        measured.start()
+        for place, item in enumerate(items, start=1):
+            measured.switch_context(item.nodeid)
+            _run(item, items[place] if place < len(items) else item.session)
+        measured.stop()
+        data = measured.get_data()
+        for file in data.measured_files():
+            for line, tests in data.contexts_by_lineno(file).items():
+                self.through[file, line] = set(tests) - {""}
+        for found in gc.get_objects():
+            if isinstance(found, functools._lru_cache_wrapper):
+                found.cache_clear()
+
+    def _try_all(self, items: list[pytest.Item]) -> None:
+        functions = _functions({str(mutant.path) for mutant in self.every})
+        running: dict[int, tuple[Mutant, float]] = {}
+        for number, mutant in enumerate(self.every):
+            while len(running) >= self.workers:
+                self._one_ends(running)
+            others = list(_changed(mutant, self.texts[mutant.path], functions))
+            chosen = self._chosen(mutant, items)
+            if not others or not chosen:
+                self.tell(mutant, LIVES if others else ELSEWHERE)
+                continue
+            child = os.fork()
+            if not child:
+                self._test(number, others, chosen)
+            running[child] = mutant, time.monotonic()
+        while running:
+            self._one_ends(running)
+
+    def _chosen(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        file = str(mutant.path)
+        names = self.through.get((file, mutant.line), set()) | self.through.get(
+            (file, mutant.statement), set()
+        )
+        return sorted((i for i in items if i.nodeid in names), key=lambda item: self.seconds[item.nodeid])
+
+    def _test(
+        self, number: int, others: list[tuple[FunctionType, CodeType]], chosen: Sequence[pytest.Item]
+    ) -> None:
+        code = 1
+        try:
+            os.setpgid(0, 0)
+            resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+            null = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(null, fd)
+            factory = chosen[0].config._tmp_path_factory  # type: ignore[attr-defined]
+            factory._basetemp = factory.getbasetemp() / f"mutant-{number}"
+            factory._basetemp.mkdir()
+            for function, other in others:
+                function.__code__ = other
+            for item in chosen:
+                _run(item, item.session)
+                if self.failed:
+                    break
+            code = 1 if self.failed else 0
+        finally:
+            os._exit(code)
+
+    def _one_ends(self, running: dict[int, tuple[Mutant, float]]) -> None:
+        while True:
+            for child, (mutant, since) in running.items():
+                late = time.monotonic() - since > LIMIT_WAITING_S
+                if late:
+                    os.killpg(child, signal.SIGKILL)
+                pid, status = os.waitpid(child, 0 if late else os.WNOHANG)
+                if pid:
+                    del running[child]
+                    code = os.waitstatus_to_exitcode(status)
+                    self.tell(mutant, LIVES if code == 0 else FOUND if code == 1 else HANGS)
+                    return
+            time.sleep(0.005)
+
+
+def _run(item: pytest.Item, after: pytest.Item | pytest.Session) -> None:
+    """Run a test, and tear down what the one after it does not need. What the session needs stays."""
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+
+
+def _functions(files: set[str]) -> dict[tuple[str, str, int], list[FunctionType]]:
+    """Return every function of these files that somebody may call."""
+    found: dict[tuple[str, str, int], list[FunctionType]] = {}
+    for function in gc.get_objects():
+        if isinstance(function, FunctionType) and function.__code__.co_filename in files:
+            code = function.__code__
+            found.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(function)
+    return found
+
+
+def _changed(
+    mutant: Mutant, text: bytes, functions: dict[tuple[str, str, int], list[FunctionType]]
+) -> Iterator[tuple[FunctionType, CodeType]]:
+    """Return the functions in which the fault is, each with the code that it has then."""
+    file = str(mutant.path)
+    whole = compile(mutant.applied(text), file, "exec", dont_inherit=True)
+    for code in _codes(whole):
+        for function in functions.get((file, code.co_qualname, code.co_firstlineno), ()):
+            if function.__code__ != code:
+                yield function, code
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield part
+            yield from _codes(part)
+
+
+def try_inside(every: Sequence[Mutant], tests: Sequence[str], workers: int) -> dict[Mutant, str]:
+    """Return for each fault whether these tests find it."""
+    results: dict[Mutant, str] = {}
+    plugin = Inside(every, workers, results.__setitem__)
+    pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[plugin])
+    if plugin.failed or not results:
+        sys.exit(f"without any fault, these tests fail: {' '.join(plugin.failed) or tests}")
+    return results
