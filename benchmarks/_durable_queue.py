@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from takeback.core.events import Event, RunBegan
 from takeback.core.intents import IntentDeferred, IntentsReleased
-from takeback.engine.courier import Courier
-from takeback.engine.delivery import Delivery, Manner
-from takeback.opening import open_workspace
-from takeback.ports import Journal
-from takeback.storage.clock import SystemClock
+from takeback.engine.outbox.delivery import Delivery, Manner
+from takeback.engine.outbox.worker import Worker
+from takeback.ports.journal import Journal
+from takeback.system.clock import SystemClock
+from takeback.workspace.opening import open_workspace
 
 HANDLER = "benchmarks._durable_queue:nothing"
 EACH = 100
@@ -37,7 +37,7 @@ def drained(journal: Journal, count: int) -> float:
     for first in range(0, count, EACH):
         fill(journal, range(first, min(count, first + EACH)))
     clock = SystemClock()
-    courier = Courier(journal.outbox, Delivery(_view, clock, Manner()), clock)
+    courier = Worker(journal.outbox, Delivery(_view, clock, Manner()), clock)
     start = time.perf_counter()
     tally = courier.run(once=True)
     taken = time.perf_counter() - start

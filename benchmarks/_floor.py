@@ -12,8 +12,8 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from takeback.resources.files import linux
-from takeback.storage.packs import zstd
+from takeback.storage.content.packs.format import zstd
+from takeback.system import linux
 
 RECORD = b"x" * 300
 """As long as the record of a checkpoint."""

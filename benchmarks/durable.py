@@ -31,9 +31,9 @@ from benchmarks._durable_peer import Work, timed
 from benchmarks.journal import bare_database, event
 from takeback.core import events as e
 from takeback.core.record import seal
-from takeback.ports import Journal
-from takeback.storage.postgres.journal import PostgresJournal
-from takeback.storage.sqlite import SqliteJournal
+from takeback.ports.journal import Journal
+from takeback.storage.journal.postgres.journal import PostgresJournal
+from takeback.storage.journal.sqlite.journal import SqliteJournal
 from tests.resources.postgres.world import Server
 
 RUNS = 64

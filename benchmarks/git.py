@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 
 REFS = 5_000
 ROUNDS = 15

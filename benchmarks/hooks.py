@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from benchmarks import _tree
 from takeback.daemon import control, knock
-from takeback.daemon.command import hook_command
+from takeback.daemon.hook_command import hook_command
 
 DAEMON = "the daemon's part"
 BEFORE, AFTER, BARE, GIT = "before a tool", "after it", "bare python", "git status"

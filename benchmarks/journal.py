@@ -29,7 +29,7 @@ from takeback.core import events as e
 from takeback.core.change import Change, Target, Version
 from takeback.core.history import History
 from takeback.core.record import seal
-from takeback.storage.sqlite import SqliteJournal
+from takeback.storage.journal.sqlite.journal import SqliteJournal
 
 WRITERS = 8
 EVENTS = 100_000

@@ -762,7 +762,7 @@ def is_over(record: dict[str, Any], now_s: float, keep_days: float | None) -> bo
     return seconds(record[since]) + keep_days * DAY_S <= now_s
 
 
-# --- workflows/guard ---
+# --- workflows/text_limits ---
 
 
 TEXT_CHARS_MAX = 200
@@ -823,7 +823,7 @@ def sync(fd: int) -> None:
         os.fsync(fd)
 
 
-class Folder:
+class CheckpointFolder:
     """One open folder. Its files are named relative to it, so that nobody can swap it for another meanwhile."""
 
     def __init__(self, path: str, fd: int) -> None:
@@ -831,7 +831,7 @@ class Folder:
         self.fd = fd
 
     @classmethod
-    def find(cls, root: str, *parts: str, create: bool = False) -> Folder | None:
+    def find(cls, root: str, *parts: str, create: bool = False) -> CheckpointFolder | None:
         """The folder at these parts below the root; None where it is not there and is not to be made."""
         path, fd = root, -1
         try:
@@ -926,7 +926,7 @@ class Folder:
         except FileNotFoundError:
             pass
 
-    def move(self, name: str, there: Folder, new_name: str) -> None:
+    def move(self, name: str, there: CheckpointFolder, new_name: str) -> None:
         os.rename(name, new_name, src_dir_fd=self.fd, dst_dir_fd=there.fd)
 
     @contextmanager
@@ -1125,10 +1125,12 @@ SUFFIX = ".json"
 NOT_OURS = {RESERVED + SUFFIX}
 
 
-class Entry:
+class CheckpointFile:
     """One file in a folder of checkpoints: a record, or the reason why there is none."""
 
-    def __init__(self, folder: Folder, id: str, record: dict[str, Any] | None, reason: str = "") -> None:
+    def __init__(
+        self, folder: CheckpointFolder, id: str, record: dict[str, Any] | None, reason: str = ""
+    ) -> None:
         self.folder = folder
         self.id = id
         self.record = record
@@ -1143,19 +1145,19 @@ class Entry:
         return os.path.join(self.folder.path, self.name)
 
 
-class Places:
+class CheckpointFolders:
     """Every folder of checkpoints below one root, each opened once."""
 
     def __init__(self, root: str) -> None:
         self.root = os.path.realpath(root)
-        self._open: dict[tuple[str, ...], Folder] = {}
+        self._open: dict[tuple[str, ...], CheckpointFolder] = {}
 
     def close(self) -> None:
         for folder in self._open.values():
             folder.close()
         self._open.clear()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CheckpointFile]:
         """Every checkpoint. A bad file is one entry among the others, and blocks none of them."""
         return [
             self._entry(folder, name.removesuffix(SUFFIX))
@@ -1164,7 +1166,7 @@ class Places:
             if name.endswith(SUFFIX) and not name.startswith(".") and name not in NOT_OURS
         ]
 
-    def find(self, workflow: str) -> Entry | None:
+    def find(self, workflow: str) -> CheckpointFile | None:
         """The file of this workflow, wherever it lies."""
         safe_name(workflow, "the id of a workflow")
         found = [folder for folder in self.folders() if workflow + SUFFIX in folder.names()]
@@ -1175,23 +1177,23 @@ class Places:
             )
         return self._entry(found[0], workflow) if found else None
 
-    def folders(self) -> list[Folder]:
+    def folders(self) -> list[CheckpointFolder]:
         """Every folder of checkpoints that is there."""
         agents = self.quietly((AGENTS,))
         names = agents.names() if agents else []
         places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
         return [folder for parts in places if (folder := self.quietly(parts))]
 
-    def folder(self, *parts: str) -> Folder | None:
+    def folder(self, *parts: str) -> CheckpointFolder | None:
         """The folder at these parts, if it is there."""
         if parts not in self._open:
-            folder = Folder.find(self.root, *parts)
+            folder = CheckpointFolder.find(self.root, *parts)
             if folder is None:
                 return None
             self._open[parts] = folder
         return self._open[parts]
 
-    def quietly(self, parts: tuple[str, ...]) -> Folder | None:
+    def quietly(self, parts: tuple[str, ...]) -> CheckpointFolder | None:
         """An agent's folder that is a link, no folder, or closed to us is not looked into, and blocks no other."""
         try:
             return self.folder(*parts)
@@ -1200,23 +1202,23 @@ class Places:
                 raise
             return None
 
-    def make(self, *parts: str) -> Folder:
+    def make(self, *parts: str) -> CheckpointFolder:
         """The folder at these parts, made where it is missing."""
-        found = self.folder(*parts) or Folder.find(self.root, *parts, create=True)
+        found = self.folder(*parts) or CheckpointFolder.find(self.root, *parts, create=True)
         assert found is not None
         self._open[parts] = found
         return found
 
-    def parts(self, folder: Folder) -> tuple[str, ...]:
+    def parts(self, folder: CheckpointFolder) -> tuple[str, ...]:
         return next(parts for parts, known in self._open.items() if known is folder)
 
-    def _entry(self, folder: Folder, id: str) -> Entry:
+    def _entry(self, folder: CheckpointFolder, id: str) -> CheckpointFile:
         try:
-            return Entry(folder, id, decoded(folder.read(id + SUFFIX), id))
+            return CheckpointFile(folder, id, decoded(folder.read(id + SUFFIX), id))
         except FileNotFoundError:
-            return Entry(folder, id, None, "it has just gone")
+            return CheckpointFile(folder, id, None, "it has just gone")
         except CorruptionError as error:
-            return Entry(folder, id, None, error.message)
+            return CheckpointFile(folder, id, None, error.message)
 
 
 # --- workflows/checkpoints ---
@@ -1231,7 +1233,7 @@ class Checkpoints:
     """All checkpoints below one root. Close it, or use it in a `with` block."""
 
     def __init__(self, root: str = ".", clock: Callable[[], float] = time.time) -> None:
-        self._places = Places(root)
+        self._places = CheckpointFolders(root)
         self.root = self._places.root
         self._clock = clock
 
@@ -1246,11 +1248,11 @@ class Checkpoints:
 
     # Looking
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CheckpointFile]:
         """Every checkpoint, readable or not."""
         return self._places.entries()
 
-    def get(self, workflow: str) -> Entry:
+    def get(self, workflow: str) -> CheckpointFile:
         """The checkpoint of this workflow; one that is not there or not whole is an error."""
         entry = self._places.find(workflow)
         if entry is None:
@@ -1265,7 +1267,7 @@ class Checkpoints:
             )
         return entry
 
-    def holder(self, entry: Entry) -> dict[str, Any] | None:
+    def holder(self, entry: CheckpointFile) -> dict[str, Any] | None:
         """Who holds this workflow, if that process may still be at work."""
         holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
@@ -1362,7 +1364,7 @@ class Checkpoints:
                 self._make_way(entry, force=force)
             parts = (AGENTS, agent, *PLACE) if per_agent else PLACE
             folder = entry.folder if entry else self._places.make(*parts)
-            fresh = Entry(folder, workflow, record)
+            fresh = CheckpointFile(folder, workflow, record)
             folder.write(fresh.name, encoded(record))
             if owner_pid is not None:
                 self._hold(fresh, owner_pid)
@@ -1433,8 +1435,8 @@ class Checkpoints:
         if not (self._places.find(workflow) if workflow else self._places.folders()):
             return None
         with self._alone():
-            own: list[Entry] = []
-            held: list[Entry] = []
+            own: list[CheckpointFile] = []
+            held: list[CheckpointFile] = []
             for entry in [self.get(workflow)] if workflow else self.entries():
                 if entry.record is None:
                     skipped(f"INVALID {entry.name} {entry.reason}")
@@ -1522,7 +1524,7 @@ class Checkpoints:
                     hint="a key stands for one piece of work: use that workflow, or another key",
                 )
 
-    def _make_way(self, entry: Entry, *, force: bool) -> None:
+    def _make_way(self, entry: CheckpointFile, *, force: bool) -> None:
         """Set the old checkpoint aside, if that was asked for and nobody is at work on it."""
         if holder := self.holder(entry):
             raise ConflictError(
@@ -1538,7 +1540,7 @@ class Checkpoints:
             )
         self._set_aside(entry)
 
-    def _set_aside(self, entry: Entry) -> None:
+    def _set_aside(self, entry: CheckpointFile) -> None:
         aside = self._places.make(*self._places.parts(entry.folder), ASIDE)
         number = time.time_ns()
         try:
@@ -1549,7 +1551,7 @@ class Checkpoints:
         aside.sync()
         entry.folder.sync()
 
-    def _hold(self, entry: Entry, pid: int, before: dict[str, Any] | None = None) -> str:
+    def _hold(self, entry: CheckpointFile, pid: int, before: dict[str, Any] | None = None) -> str:
         """Make this process the holder. Whoever had it before keeps its token, if it is handed on."""
         now_s = self._clock()
         holder = renewed(describe(pid, now_s), now_s)
@@ -1558,7 +1560,7 @@ class Checkpoints:
         entry.folder.write(entry.id + GUARD, encode_holder(holder))
         return str(holder["token"])
 
-    def _take(self, entry: Entry, owner_pid: int) -> None:
+    def _take(self, entry: CheckpointFile, owner_pid: int) -> None:
         """Make this process the holder, if it is not already, and nobody else is."""
         holder = self.holder(entry)
         if holder is None:
@@ -1569,14 +1571,14 @@ class Checkpoints:
                 hint="leave it to that process, or take it over with `resume --steal-lock`",
             )
 
-    def _last_holder(self, entry: Entry) -> dict[str, Any] | None:
+    def _last_holder(self, entry: CheckpointFile) -> dict[str, Any] | None:
         """Who held it last, alive or not."""
         try:
             return decode_holder(entry.folder.read(entry.id + GUARD))
         except (FileNotFoundError, CorruptionError):
             return None
 
-    def _keep_hold(self, entry: Entry, owner_pid: int | None, token: str) -> None:
+    def _keep_hold(self, entry: CheckpointFile, owner_pid: int | None, token: str) -> None:
         """Renew the lease. Who says who they are is checked; who does not is taken for the holder."""
         holder = self.holder(entry)
         token = token or os.environ.get(TOKEN_VARIABLE, "")
@@ -1627,7 +1629,7 @@ def stale(checkpoints: Checkpoints, stale_min: float, now_s: float | None = None
     return [finding for finding in found if finding]
 
 
-def _finding(entry: Entry, threshold_s: float, now_s: float) -> dict[str, Any] | None:
+def _finding(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[str, Any] | None:
     if entry.record is None:
         return _unreadable(entry, threshold_s, now_s)
     record = entry.record
@@ -1648,7 +1650,7 @@ def _finding(entry: Entry, threshold_s: float, now_s: float) -> dict[str, Any] |
     }
 
 
-def _unreadable(entry: Entry, threshold_s: float, now_s: float) -> dict[str, Any] | None:
+def _unreadable(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[str, Any] | None:
     """A file that cannot be trusted may be unfinished work: after the threshold somebody should look at it."""
     try:
         modified_s = entry.folder.modified_s(entry.name)
@@ -1714,7 +1716,7 @@ def log_line(path: str, details: dict[str, Any], at_s: float | None = None) -> N
         raise BackendError(f"{path} cannot be written: {error.strerror}; the look was not logged") from error
 
 
-# --- workflows/tool ---
+# --- workflows/script ---
 
 
 NOTHING = "NO_CHECKPOINT"

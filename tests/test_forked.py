@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback import forked
+from takeback.system import second_process
 
 
 def double(share: list[int]) -> list[int]:
@@ -15,7 +15,7 @@ def double(share: list[int]) -> list[int]:
 
 
 def test_both_shares_are_done() -> None:
-    assert forked.both(double, [1, 2], [3], list[int]) == ([2, 4], [6])
+    assert second_process.both(double, [1, 2], [3], list[int]) == ([2, 4], [6])
 
 
 def test_the_share_of_a_process_that_dies_is_done_here() -> None:
@@ -26,7 +26,7 @@ def test_the_share_of_a_process_that_dies_is_done_here() -> None:
             os._exit(9)
         return double(share)
 
-    assert forked.both(die_elsewhere, [1], [2], list[int]) == ([2], [4])
+    assert second_process.both(die_elsewhere, [1], [2], list[int]) == ([2], [4])
 
 
 def children() -> set[str]:
@@ -43,14 +43,14 @@ def test_an_error_here_leaves_no_process_behind() -> None:
         raise KeyError(share[0])
 
     with pytest.raises(KeyError):
-        forked.both(fail_here, [1], [2], list[int])
+        second_process.both(fail_here, [1], [2], list[int])
     assert children() <= before
 
 
 @pytest.mark.parametrize("weights", [[], [5], [1, 1], [9, 1, 1], [1, 1, 9], [0, 0], [3, 3, 3, 3]])
 def test_halves_hold_everything_once(weights: list[int]) -> None:
     items = list(enumerate(weights))
-    first, second = forked.halves(items, lambda item: item[1])
+    first, second = second_process.halves(items, lambda item: item[1])
     assert sorted(first + second) == items
     if len(weights) == 4:
         assert len(first) == len(second) == 2

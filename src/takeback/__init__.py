@@ -24,35 +24,35 @@ from takeback.errors import (
 )
 
 if TYPE_CHECKING:
-    from takeback.core.subjects import Checkpoint
-    from takeback.engine.actions import action, current_call
-    from takeback.engine.diff import Diff
-    from takeback.engine.report import RollbackReport
-    from takeback.engine.runs import Run
-    from takeback.engine.seam import Action, Ask, Denied
-    from takeback.engine.sessions import Session
-    from takeback.engine.steps import Step
-    from takeback.opening import open_workspace as open  # noqa: A004  takeback.open is the name
+    from takeback.core.entities import Checkpoint
+    from takeback.engine.describe.diff import Diff
+    from takeback.engine.rollback.report import RollbackReport
+    from takeback.engine.runs.actions import Action, Ask, Denied
+    from takeback.engine.runs.declare import action, current_call
+    from takeback.engine.runs.run import Run
+    from takeback.engine.runs.session import Session
+    from takeback.engine.runs.step import Step
     from takeback.resources.calls.resource import Call
     from takeback.workflows.steps import Workflow, workflow
-    from takeback.workspace import Workspace
+    from takeback.workspace.opening import open_workspace as open  # noqa: A004  takeback.open is the name
+    from takeback.workspace.workspace import Workspace
 else:
     _LATER = {
-        "open": "opening:open_workspace",
+        "open": "workspace.opening:open_workspace",
         "Call": "resources.calls.resource:Call",
-        "Action": "engine.seam:Action",
-        "Ask": "engine.seam:Ask",
-        "Denied": "engine.seam:Denied",
-        "Run": "engine.runs:Run",
-        "Session": "engine.sessions:Session",
-        "Step": "engine.steps:Step",
-        "action": "engine.actions:action",
-        "current_call": "engine.actions:current_call",
-        "Checkpoint": "core.subjects:Checkpoint",
-        "Diff": "engine.diff:Diff",
-        "RollbackReport": "engine.report:RollbackReport",
+        "Action": "engine.runs.actions:Action",
+        "Ask": "engine.runs.actions:Ask",
+        "Denied": "engine.runs.actions:Denied",
+        "Run": "engine.runs.run:Run",
+        "Session": "engine.runs.session:Session",
+        "Step": "engine.runs.step:Step",
+        "action": "engine.runs.declare:action",
+        "current_call": "engine.runs.declare:current_call",
+        "Checkpoint": "core.entities:Checkpoint",
+        "Diff": "engine.describe.diff:Diff",
+        "RollbackReport": "engine.rollback.report:RollbackReport",
         "Workflow": "workflows.steps:Workflow",
-        "Workspace": "workspace:Workspace",
+        "Workspace": "workspace.workspace:Workspace",
         "workflow": "workflows.steps:workflow",
     }
 

@@ -9,19 +9,19 @@ import os
 import sys
 
 from takeback.agents.dialects import dialect
-from takeback.agents.event import Decision, Do, Event, Kind
+from takeback.agents.event import Event, HookDecision, Kind, Permission
 
 REASON, HOW, CONTEXT = "the reason is blue", "the way is green", "the context is red"
 
 
-def decision(event: Event) -> Decision:
+def decision(event: Event) -> HookDecision:
     if event.kind is Kind.BEGIN and "denied" in event.command:
-        return Decision(do=Do.DENY, reason=REASON, warning="no", context="no")
+        return HookDecision(do=Permission.DENY, reason=REASON, warning="no", context="no")
     if event.kind is Kind.BEGIN and "asked" in event.command:
-        return Decision(do=Do.ASK, reason=REASON, how=HOW)
+        return HookDecision(do=Permission.ASK, reason=REASON, how=HOW)
     if event.kind is Kind.END:
-        return Decision(context=CONTEXT, warning="a warning")
-    return Decision()
+        return HookDecision(context=CONTEXT, warning="a warning")
+    return HookDecision()
 
 
 def main(agent: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from takeback.agents import hook
-from takeback.agents.event import Answer
+from takeback.agents.event import HookAnswer
 
 AGENTS = ("claude-code", "codex", "cursor", "gemini", "opencode")
 SHELLS = {
@@ -41,7 +41,7 @@ class Agent:
         self.calls = 0
         self._prompt, self._pre, self._post, self._stop, self._end = NAMES[agent]
 
-    def tell(self, name: str, **more: Any) -> Answer:
+    def tell(self, name: str, **more: Any) -> HookAnswer:
         """Any event, with what every event of this agent has."""
         place = str(self.project)
         given: dict[str, Any]
@@ -58,16 +58,16 @@ class Agent:
             )
         return hook.handle(self.agent, json.dumps(given | more).encode(), self.env)
 
-    def prompt(self, text: str, id: str = "") -> Answer:
+    def prompt(self, text: str, id: str = "") -> HookAnswer:
         self.turn = id or text
         if self.agent == "opencode":
             return self.tell(self._prompt, text=text, messageID=self.turn)
         return self.tell(self._prompt, prompt=text)
 
-    def pre(self, tool: str, args: dict[str, Any], call: str, **more: Any) -> Answer:
+    def pre(self, tool: str, args: dict[str, Any], call: str, **more: Any) -> HookAnswer:
         return self.tell(self._pre, **self._call(tool, args, call), **more)
 
-    def post(self, tool: str, args: dict[str, Any], call: str, **more: Any) -> Answer:
+    def post(self, tool: str, args: dict[str, Any], call: str, **more: Any) -> HookAnswer:
         return self.tell(self._post, **self._call(tool, args, call), **more)
 
     def _call(self, tool: str, args: dict[str, Any], call: str) -> dict[str, Any]:
@@ -75,11 +75,11 @@ class Agent:
             return {"tool": tool, "args": args, "callID": call}
         return {"tool_name": tool, "tool_input": args, "tool_use_id": call}
 
-    def shell(self, command: str, call: str, **more: Any) -> Answer:
+    def shell(self, command: str, call: str, **more: Any) -> HookAnswer:
         """A shell is about to run this."""
         return self.pre(SHELLS[self.agent], {"command": command, **more}, call)
 
-    def ran(self, command: str, call: str, **more: Any) -> Answer:
+    def ran(self, command: str, call: str, **more: Any) -> HookAnswer:
         return self.post(SHELLS[self.agent], {"command": command, **more}, call)
 
     def write(self, name: str, text: str, **more: Any) -> None:
@@ -90,14 +90,14 @@ class Agent:
         (self.project / name).write_text(text)
         self.post("Write", args, call, **more)
 
-    def stop(self, **more: Any) -> Answer:
+    def stop(self, **more: Any) -> HookAnswer:
         return self.tell(self._stop, **more)
 
-    def end(self) -> Answer:
+    def end(self) -> HookAnswer:
         return self.tell(self._end)
 
 
-def refusal(answer: Answer) -> str:
+def refusal(answer: HookAnswer) -> str:
     """Why a call was refused or is asked about, whatever the dialect; nothing where it was allowed."""
     if answer.code == 2:
         return answer.stderr.decode()
@@ -110,14 +110,14 @@ def refusal(answer: Answer) -> str:
     return str(said["user_message"]) if said.get("permission") in ("deny", "ask") else ""
 
 
-def asks(answer: Answer) -> bool:
+def asks(answer: HookAnswer) -> bool:
     """Whether the client is told to ask its human."""
     said = json.loads(answer.stdout or b"{}")
     own = said.get("hookSpecificOutput", {})
     return "ask" in (own.get("permissionDecision"), said.get("decision"), said.get("permission"))
 
 
-def context(answer: Answer) -> str:
+def context(answer: HookAnswer) -> str:
     """What the agent hears besides."""
     said = json.loads(answer.stdout or b"{}")
     own = said.get("hookSpecificOutput", {})

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.agents.event import Answer
-from takeback.workspace import Workspace
+from takeback.agents.event import HookAnswer
+from takeback.workspace.workspace import Workspace
 from tests.world import settings
 from tests.world.cli import Workspace as World
 
@@ -27,7 +27,7 @@ def configured(desk: Path, text: str, agent: str = "claude-code") -> Agent:
     return client
 
 
-def heard_by_the_model(answer: Answer) -> str:
+def heard_by_the_model(answer: HookAnswer) -> str:
     """What the model of any of these clients is given to read."""
     said = json.loads(answer.stdout or b"{}")
     for name in ("systemMessage", "user_message"):

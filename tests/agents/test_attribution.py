@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from takeback.agents.dialects import dialect
-from takeback.agents.event import SILENT, Answer
+from takeback.agents.event import SILENT, HookAnswer
 from takeback.agents.following import Following
 from takeback.core.lifecycle import Life
 from takeback.errors import ConflictError, RunBusy, UsageError
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 from tests.world.cli import Workspace as World
 
 from .driving import Agent
@@ -214,7 +214,7 @@ def test_a_call_that_was_refused_in_the_client_is_over_when_the_human_says_so(
     client.write("a", "a\n")
     client.shell("rm app.py", "c1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("takeback.engine.waiting.BUSY_WAIT_S", 0.1)
+        patch.setattr("takeback.engine.rollback.busy.BUSY_WAIT_S", 0.1)
         with pytest.raises(RunBusy) as busy:
             tb.undo()
     run = tb.history.open_actions()[0].stream
@@ -238,7 +238,7 @@ class Client(Agent):
         self._tb, self._pid = tb, pid
         self.turn = "p1"
 
-    def tell(self, name: str, **more: Any) -> Answer:
+    def tell(self, name: str, **more: Any) -> HookAnswer:
         given = {"hook_event_name": name, "session_id": self.session, "cwd": str(self.project)}
         event = dialect(self.agent).read(json.dumps(given | {"prompt_id": self.turn} | more).encode(), {})
         Following(self.agent, self._tb, pid=self._pid).tell(event)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from takeback.agents.dialects import dialect
-from takeback.agents.event import SILENT, Answer
+from takeback.agents.event import SILENT, HookAnswer
 from takeback.agents.following import Following
+from takeback.core.entities import RecordedAction
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Action
 from takeback.errors import ConflictError, RunBusy
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 from tests.cli.processes import wait_for
 
 from .driving import Agent
@@ -62,13 +62,13 @@ class Client(Agent):
             ["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=project, text=True
         )
 
-    def tell(self, name: str, **more: Any) -> Answer:
+    def tell(self, name: str, **more: Any) -> HookAnswer:
         given = {"hook_event_name": name, "session_id": self.session, "cwd": str(self.project)}
         event = dialect(self.agent).read(json.dumps(given | {"prompt_id": self.turn} | more).encode(), {})
         Following(self.agent, self._tb, pid=self.process.pid).tell(event)
         return SILENT
 
-    def run(self, command: str, call: str) -> Action:
+    def run(self, command: str, call: str) -> RecordedAction:
         """A whole call of its shell."""
         self.shell(command, call)
         (self.project.parent / "line").write_text(command)
@@ -83,14 +83,14 @@ class Client(Agent):
         self.process.stdin.flush()
         assert self.process.stdout.readline() == "over\n"
 
-    def leave(self, work: str, call: str = "c1", way: str = "job") -> Action:
+    def leave(self, work: str, call: str = "c1", way: str = "job") -> RecordedAction:
         """A call that ends at once, and what it leaves behind works when it is let."""
         return self.run(WAYS[way].format(self.later(work)), call)
 
     def later(self, work: str) -> str:
         return f"read go < {self.go}; {work}"
 
-    def let(self, action: Action) -> None:
+    def let(self, action: RecordedAction) -> None:
         """Let it work, and wait until nothing of it lives."""
         os.write(self._gate, b"go\n")
         wait_for(lambda: not self._tb.tracker.living(action.id))
@@ -120,7 +120,7 @@ def client(request: pytest.FixtureRequest, desk: Path, tb: Workspace) -> Iterato
     made.close()
 
 
-def outside(tb: Workspace) -> list[Action]:
+def outside(tb: Workspace) -> list[RecordedAction]:
     return [action for action in tb.history.actions.values() if action.kind == "outside"]
 
 

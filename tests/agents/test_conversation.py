@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from takeback.agents.conversation import forks
-from takeback.workspace import Workspace
+from takeback.agents.fork_conversation import forks
+from takeback.workspace.workspace import Workspace
 from tests.world.cli import Workspace as World
 
 from . import clients, stories

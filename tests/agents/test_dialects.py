@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from takeback.agents.dialects import AGENTS, dialect
-from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+from takeback.agents.event import SILENT, Event, HookAnswer, HookDecision, Kind, Permission
 from takeback.errors import UsageError
 
 from . import recording
@@ -36,7 +36,7 @@ def an_event(agent: str, kind: Kind) -> Event:
     return next(event for event in events(agent) if event.kind is kind)
 
 
-def decoded(answer: Answer) -> Any:
+def decoded(answer: HookAnswer) -> Any:
     assert answer.code == 0
     assert answer.stdout.count(b"\n") == 1
     return json.loads(answer.stdout)
@@ -146,17 +146,17 @@ def test_an_unknown_agent_is_wrong_use() -> None:
 
 # --- Answering ---
 
-DENIED = Decision(do=Do.DENY, reason="it leaves the project")
-ASKED = Decision(do=Do.ASK, reason="it leaves the project", how="takeback approve q1")
-TOLD = Decision(context="notes.md was taken back")
-WARNED = Decision(warning="the disk is full: nothing is protected")
+DENIED = HookDecision(do=Permission.DENY, reason="it leaves the project")
+ASKED = HookDecision(do=Permission.ASK, reason="it leaves the project", how="takeback approve q1")
+TOLD = HookDecision(context="notes.md was taken back")
+WARNED = HookDecision(warning="the disk is full: nothing is protected")
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("kind", [K.SESSION, K.PROMPT, K.BEGIN, K.END, K.STOP])
 def test_nothing_to_say_is_silence(agent: str, kind: Kind) -> None:
     # Even "allow" would be too much: it would skip the client's own question to its human.
-    assert dialect(agent).answer(Event(kind=kind), Decision()) == SILENT
+    assert dialect(agent).answer(Event(kind=kind), HookDecision()) == SILENT
 
 
 def test_refusals_in_each_dialect() -> None:
@@ -181,7 +181,7 @@ def test_refusals_in_each_dialect() -> None:
         "agent_message": "it leaves the project",
     }
     plugin = dialect("opencode").answer(an_event("opencode", K.BEGIN), DENIED)
-    assert plugin == Answer(b'{"refused": "it leaves the project"}\n', b"it leaves the project\n", 2)
+    assert plugin == HookAnswer(b'{"refused": "it leaves the project"}\n', b"it leaves the project\n", 2)
 
 
 def test_who_cannot_ask_refuses_and_says_how() -> None:
@@ -218,8 +218,11 @@ CODEX_FIELDS = {
 }
 
 
-@pytest.mark.parametrize("decision", [DENIED, ASKED, TOLD, WARNED, Decision(do=Do.DENY), Decision(do=Do.ASK)])
-def test_codex_gets_no_field_that_it_does_not_know(decision: Decision) -> None:
+@pytest.mark.parametrize(
+    "decision",
+    [DENIED, ASKED, TOLD, WARNED, HookDecision(do=Permission.DENY), HookDecision(do=Permission.ASK)],
+)
+def test_codex_gets_no_field_that_it_does_not_know(decision: HookDecision) -> None:
     for event in events("codex"):
         answer = dialect("codex").answer(event, decision)
         if not answer.stdout:
@@ -292,7 +295,9 @@ DATA = (
 @example(data=b"[" * 100_000, decision=WARNED)
 @example(data=b'{"hook_event_name": "PreToolUse", "event": "tool.execute.before"}', decision=WARNED)
 @example(data=b'{"hook_event_name": "\\ud800", "event": "\\ud800"}', decision=WARNED)
-def test_whatever_comes_there_is_an_event_and_an_answer(agent: str, data: bytes, decision: Decision) -> None:
+def test_whatever_comes_there_is_an_event_and_an_answer(
+    agent: str, data: bytes, decision: HookDecision
+) -> None:
     speech = dialect(agent)
     event = speech.read(data, {})
     answer = speech.answer(event, decision)

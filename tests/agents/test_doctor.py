@@ -16,7 +16,7 @@ import pytest
 from takeback.agents import settings
 from takeback.agents.doctor import trust
 from takeback.agents.settings import apply
-from takeback.daemon.command import hook_command
+from takeback.daemon.hook_command import hook_command
 from tests.cli.processes import bound, wait_for
 from tests.world.cli import Result, Workspace, environment
 

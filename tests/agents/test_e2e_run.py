@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 
 from . import clients, installing, scenes
 from .protection import Protected, protected

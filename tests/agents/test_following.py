@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from takeback.agents import tampering
+from takeback.agents import hook_tampering
 from takeback.agents.settings import apply
-from takeback.cli.session import shortened
-from takeback.cli.views import what
+from takeback.cli.render.history import what
+from takeback.cli.text import shortened
+from takeback.core.entities import RecordedRun, RecordedStep
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Run, Step
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 from tests.world.cli import Workspace as World
 
 from .driving import AGENTS, Agent, refusal
 
 
-def run_of(tb: Workspace) -> Run:
+def run_of(tb: Workspace) -> RecordedRun:
     (run,) = [run for run in tb.history.runs.values() if run.actions]
     return run
 
 
-def steps(tb: Workspace) -> list[Step]:
+def steps(tb: Workspace) -> list[RecordedStep]:
     return list(run_of(tb).steps.values())
 
 
@@ -221,7 +221,7 @@ def test_a_call_that_switches_all_hooks_off_is_told_too(
     said = json.loads(client.ran("python setup.py", "c1").stdout or b"{}").get("systemMessage", "")
     assert f"in {name} were switched off by" in said
     tb.undo()
-    assert tampering.warnings(tb) == []
+    assert hook_tampering.warnings(tb) == []
 
 
 def test_words_of_an_agent_cannot_steer_the_terminal(desk: Path, tb: Workspace) -> None:

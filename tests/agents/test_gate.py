@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from takeback.core.lifecycle import Life
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 from tests.world.cli import Workspace as World
 
 from .driving import AGENTS, Agent, asks, refusal

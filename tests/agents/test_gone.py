@@ -15,8 +15,8 @@ import pytest
 
 from takeback.agents import settings
 from takeback.agents.settings import apply
-from takeback.commands import shell
-from takeback.workspace import Workspace
+from takeback.shell import parse
+from takeback.workspace.workspace import Workspace
 from tests.house.repository import ROOT
 
 from .driving import Agent, refusal
@@ -41,7 +41,7 @@ class Installation:
         shutil.rmtree(self.package)
 
     def half_of_the_package_goes(self) -> None:
-        (self.package / "daemon/door.py").unlink()
+        (self.package / "daemon/client.py").unlink()
 
     def interpreter_goes(self) -> None:
         self.python.unlink()
@@ -157,7 +157,7 @@ def test_a_package_that_is_loaded_late_and_missing_holds_nobody_up(
     for name in [name for name in sys.modules if name.startswith("tree_sitter")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
-    shell._parser.cache_clear()
+    parse._parser.cache_clear()
     answer = client.shell("rm app.py", "c1")
     assert refusal(answer) == ""
     assert "tree_sitter" in json.loads(answer.stdout)["systemMessage"]

@@ -15,8 +15,8 @@ from takeback.agents import hook, once
 from takeback.agents.dialects import dialect
 from takeback.agents.event import SILENT, Event, Kind
 from takeback.errors import ConflictError
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.world.picture import Entry, picture
 
 from . import recording, stories

@@ -13,7 +13,7 @@ from click.shell_completion import ShellComplete
 
 from takeback.agents import settings
 from takeback.cli.app import app
-from takeback.daemon.command import hook_command
+from takeback.daemon.hook_command import hook_command
 from takeback.testing import crash
 from tests.cli.processes import bound, on_terminal
 from tests.world.picture import differences, picture

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from takeback.core.entities import RecordedAction
 from takeback.core.history import History
-from takeback.core.subjects import Action
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 from tests.world.picture import Picture, differences, picture
 
 from . import clients, stories
@@ -101,7 +101,7 @@ def together(works: Sequence[tuple[Hooked, str]], state: Path) -> None:
     assert [session.answers for session, _ in works] == [[]] * len(works), "each call was protected, silently"
 
 
-def calls_of_agents(history: History) -> dict[str, Action]:
+def calls_of_agents(history: History) -> dict[str, RecordedAction]:
     """What the sessions did. What `takeback install` wrote is recorded too, and is the human's."""
     return {id: action for id, action in history.actions.items() if action.is_tool and not action.is_own}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .driving import Agent, asks, refusal
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .driving import AGENTS, Agent, refusal
 

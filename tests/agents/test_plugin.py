@@ -15,7 +15,7 @@ import pytest
 from takeback._version import __version__
 from takeback.agents import settings
 from takeback.daemon import control
-from takeback.daemon.command import hook_command
+from takeback.daemon.hook_command import hook_command
 from tests.house.repository import ROOT
 from tests.world.cli import Workspace
 

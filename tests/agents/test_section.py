@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.agents.section import BEGIN, END, remove_section, write_section
+from takeback.agents.agents_md import BEGIN, END, remove_section, write_section
 from takeback.errors import BackendError
 
 TEXTS = [
@@ -98,7 +98,7 @@ def test_what_it_tells_to_do_can_be_done(tmp_path: Path) -> None:
     """Each command of the section is one that exists, with options that exist."""
     import re
 
-    from takeback.agents.section import TEXT
+    from takeback.agents.agents_md import TEXT
     from takeback.cli.commands.workflow import command
 
     named = re.findall(r"`takeback workflow (\w+)((?:[^`]|\n)*)`", TEXT)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
-from takeback.agents.section import remove_section, write_section
+from takeback.agents.agents_md import remove_section, write_section
 from takeback.agents.settings import apply
 from takeback.errors import BackendError, ConflictError
-from takeback.resources.files import exchange, linux
+from takeback.resources.files.put_back import exchange
+from takeback.system import crash_points, linux
 from takeback.testing import crash
 
 OTHERS = b'{"theme": "dark"}\n'
@@ -301,7 +301,7 @@ def test_a_full_disk_leaves_all_as_it_was(move: str, point: str, path: Path) -> 
 
 def make(path: str, move: str, others: str) -> None:
     """In a process of its own: the edit, and if so somebody who writes in its last instant."""
-    killing = faults.set_hook(None)
+    killing = crash_points.set_hook(None)
     assert killing is not None
     edit = edit_of(Path(path), move)
 
@@ -310,7 +310,7 @@ def make(path: str, move: str, others: str) -> None:
             written_anew(Path(path))
         killing(name)
 
-    faults.set_hook(hook)
+    crash_points.set_hook(hook)
     edit.make()
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.agents import telling
-from takeback.workspace import Workspace
+from takeback.agents import rollback_news
+from takeback.workspace.workspace import Workspace
 from tests.world.cli import environment
 
 from .driving import AGENTS, Agent, context
@@ -41,7 +41,7 @@ def test_it_is_told_once_at_the_next_event_that_can_carry_it(agent: str, desk: P
     (text,) = told
     assert text.startswith("The user took back what you did: app.py is as before ")
     assert "notes.tmp no longer exists" in text
-    assert text.endswith(telling.READ_AGAIN)
+    assert text.endswith(rollback_news.READ_AGAIN)
 
 
 def test_a_redo_and_a_restore_are_told_too(desk: Path, tb: Workspace) -> None:
@@ -94,7 +94,7 @@ def test_what_is_told_is_bounded(desk: Path, tb: Workspace) -> None:
         tb.undo(*tb.history.runs)
         tb.redo()
     text = context(client.prompt("go on", "p2"))
-    assert len(text) <= telling.CHARS_MAX + 100
+    assert len(text) <= rollback_news.CHARS_MAX + 100
     assert "\n" not in text
     assert text.count("The user") == 1, "each path once, as it is now"
     assert "again as you had left it" in text
@@ -115,7 +115,7 @@ def test_however_often_it_went_to_and_fro_each_path_is_told_as_it_is(desk: Path,
     assert text.count("made-7") == 1 and "made-7 is again as you had left it" in text
     gone = text.partition("brought back")[0]
     assert all(gone.count(f"made-{number}") == 1 for number in range(7)), text
-    assert len(text) < telling.CHARS_MAX
+    assert len(text) < rollback_news.CHARS_MAX
 
 
 def test_an_answer_that_is_lost_is_given_again(desk: Path, tb: Workspace) -> None:
@@ -126,7 +126,7 @@ def test_an_answer_that_is_lost_is_given_again(desk: Path, tb: Workspace) -> Non
     given |= {"prompt_id": "p2", "prompt": "go on"}
     code = (
         "import os, signal, sys; from takeback import faults; from takeback.agents import once\n"
-        f"faults.set_hook(lambda name: name == {telling.TOLD!r} and os.kill(os.getpid(), signal.SIGKILL))\n"
+        f"faults.set_hook(lambda name: name == {rollback_news.TOLD!r} and os.kill(os.getpid(), signal.SIGKILL))\n"
         "once.main(['claude-code'])"
     )
     killed = subprocess.run(
@@ -136,7 +136,7 @@ def test_an_answer_that_is_lost_is_given_again(desk: Path, tb: Workspace) -> Non
         cwd=desk,
     )
     assert killed.returncode == -signal.SIGKILL
-    assert (tb.state / telling.FILE).stat().st_mode & 0o777 == 0o600
+    assert (tb.state / rollback_news.FILE).stat().st_mode & 0o777 == 0o600
     assert "took back" in context(client.prompt("go on", "p2"))
     assert context(client.pre("Read", {}, "c9")) == ""
 
@@ -146,5 +146,5 @@ def test_a_damaged_note_only_tells_again(desk: Path, tb: Workspace) -> None:
     tb.undo(*tb.history.runs)
     assert context(client.prompt("one", "p2"))
     for damaged in (b"", b"{}", b"[1]", b'{"a": 1}'):
-        (tb.state / telling.FILE).write_bytes(damaged)
+        (tb.state / rollback_news.FILE).write_bytes(damaged)
         assert "took back" in context(client.prompt("again", os.urandom(4).hex()))

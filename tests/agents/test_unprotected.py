@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.storage.lock import WorkspaceLock
-from takeback.workspace import Workspace
+from takeback.storage.state.lock import WorkspaceLock
+from takeback.workspace.workspace import Workspace
 from tests.world.cli import environment
 
 from .driving import AGENTS, NAMES, Agent, refusal

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import takeback
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 from tests.cli import service
 
 

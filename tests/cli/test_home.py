@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.config import state_home
 from takeback.errors import BackendError
+from takeback.settings.environment import state_home
 from tests.world.cli import Workspace
 
 SOMEBODY = 12345

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from takeback.core import events as e
-from takeback.engine.processes import this_process
-from takeback.opening import open_workspace
+from takeback.system.processes import this_process
+from takeback.workspace.opening import open_workspace
 from tests.world.cli import Workspace, environment
 
 from .inside import Inside

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 from tests.agents.driving import Agent, refusal
 from tests.world.cli import Result, Workspace
 

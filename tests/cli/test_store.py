@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from takeback.storage import stores
+from takeback.storage.state import location
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import STORE
 from tests.world.settings import write
@@ -67,12 +67,12 @@ def test_what_cannot_be_is_refused(words: tuple[str, ...], code: int, said: str,
 def test_a_server_that_is_away_does_not_hide_where_it_is(used: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     used("store", "copy", "--to", f"${STORE}")
     monkeypatch.setenv(STORE, "postgresql://me:hunter2@no.such.host.invalid/x")
-    monkeypatch.setattr("takeback.storage.postgres.session.Patience.again", lambda _: False)
+    monkeypatch.setattr("takeback.storage.journal.postgres.session.Patience.again", lambda _: False)
     done = used("store", "show")
     assert done.code == 4
     assert done.stdout.startswith("history   the database x on no.such.host.invalid, as ")
     assert "state     " in done.stdout and "hunter2" not in done.stdout + done.stderr
-    assert stores.FILE in os.listdir(done.stdout.split("state")[1].split()[0])
+    assert location.FILE in os.listdir(done.stdout.split("state")[1].split()[0])
 
 
 def test_another_folder_reads_what_is_in_the_store_without_having_written(

@@ -6,8 +6,8 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
-from takeback.commands.judge import classify
-from takeback.commands.judgement import Judgement, Reach
+from takeback.shell.classify import classify
+from takeback.shell.judgement import Judgement, Reach
 
 FOLDER = Path(__file__).parent / "corpus"
 ROOT, HOME = "/project", "/home/me"

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from takeback.commands import shell
-from takeback.commands.judgement import Reach
+from takeback.shell import parse
+from takeback.shell.judgement import Reach
 
 from .corpus import judge
 
@@ -121,7 +121,7 @@ def test_braces_expand_as_in_a_real_shell(word: str) -> None:
     if bash is None:
         pytest.skip("not on this platform: there is no bash")
     told = subprocess.run([bash, "-c", f"printf '%s\\n' {word}"], capture_output=True, text=True, check=True)
-    (part,) = [part for part in shell.read(f"echo {word}").parts if isinstance(part, shell.Simple)]
+    (part,) = [part for part in parse.read(f"echo {word}").parts if isinstance(part, parse.Simple)]
     words = list(part.words[1:])
     expected = told.stdout.split("\n")[:-1]
     assert [one for one in words if one] == [one for one in expected if one]

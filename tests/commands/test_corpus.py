@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from takeback.commands.judgement import Reach
+from takeback.shell.judgement import Reach
 
 from .corpus import HARMFUL, SAFE, Figures, judge, labelled, of
 

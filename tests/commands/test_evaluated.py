@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.commands.judgement import Reach
+from takeback.shell.judgement import Reach
 
 from .corpus import SAFE, judge
 

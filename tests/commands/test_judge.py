@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.commands.judge import classify
-from takeback.commands.judgement import Judgement, Reach, Touched
+from takeback.shell.classify import classify
+from takeback.shell.judgement import Judgement, Reach, Touched
 
 from .corpus import HOME, ROOT, judge
 

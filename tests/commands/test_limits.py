@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from takeback.commands.judgement import Reach
+from takeback.shell.judgement import Reach
 
 from .corpus import judge
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from takeback.commands.judge import classify
-from takeback.commands.judgement import Judgement, Reach
-from takeback.commands.sink import Running
+from takeback.shell.classify import classify
+from takeback.shell.judgement import Judgement, Reach
+from takeback.shell.sink import RunningProcess
 
 from .corpus import HOME, ROOT
 
 PROCESSES = (
-    Running(100, "node", "node server.js --port 3000", own=True),
-    Running(101, "python3", "python3 -m http.server", own=True),
-    Running(200, "node", "node /srv/somebody/elses.js", own=False),
-    Running(201, "postgres", "postgres -D /var/lib/postgres", own=False),
+    RunningProcess(100, "node", "node server.js --port 3000", own=True),
+    RunningProcess(101, "python3", "python3 -m http.server", own=True),
+    RunningProcess(200, "node", "node /srv/somebody/elses.js", own=False),
+    RunningProcess(201, "postgres", "postgres -D /var/lib/postgres", own=False),
 )
 
 

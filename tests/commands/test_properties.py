@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from takeback.commands import shell
-from takeback.commands.judgement import Reach
-from takeback.commands.rules import program
-from takeback.commands.shell import Block, Part, Simple
+from takeback.shell import parse
+from takeback.shell.judgement import Reach
+from takeback.shell.parse import Block, Part, Simple
+from takeback.shell.rules import program
 
 from .corpus import SAFE, judge, of
 
@@ -104,7 +104,7 @@ SHELL = st.text(alphabet="abgitpush rm-/.$(){}[]<>|&;'\"`\\\n#*?~=!%@0", max_siz
 @given(st.one_of(st.text(max_size=80), SHELL, st.binary(max_size=80).map(lambda b: b.decode("latin-1"))))
 def test_any_text_is_judged_and_none_only_where_every_program_is_known(line: str) -> None:
     if judge(line).reach is Reach.NONE:
-        names = [simple.words[0].rpartition("/")[2] for simple in simples(shell.read(line)) if simple.words]
+        names = [simple.words[0].rpartition("/")[2] for simple in simples(parse.read(line)) if simple.words]
         assert all(name in ("cd", "pushd", "popd") or program(name) for name in names)
 
 
@@ -114,7 +114,7 @@ def test_any_text_is_judged_and_none_only_where_every_program_is_known(line: str
     )
 )
 def test_any_arguments_are_judged(words: list[str]) -> None:
-    from takeback.commands.judge import classify
+    from takeback.shell.classify import classify
 
     judged = classify(words, root="/project", cwd="/project", home="/home/me")
     assert judged.reach in Reach
@@ -127,5 +127,5 @@ def simples(part: Part) -> Iterator[Simple]:
             yield from simples(inner)
     elif isinstance(part, Block):
         for inner in part.parts:
-            if part.kind != shell.FUNCTION:
+            if part.kind != parse.FUNCTION:
                 yield from simples(inner)

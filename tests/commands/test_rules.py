@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from takeback.commands import readers, rules
-from takeback.commands.judgement import Reach
-from takeback.commands.options import REST
-from takeback.commands.rules import FOLDER, Head, Rule, program
+from takeback.shell import rules
+from takeback.shell.judgement import Reach
+from takeback.shell.languages import readers
+from takeback.shell.options import REST
+from takeback.shell.rules import FOLDER, Rule, RulesHeader, program
 
 EFFECTS = {*map(str, Reach), "paths"} - {"restorable"}
 ROLES = {*REST, "-", "read", "write", "delete", "into", "target", "maybe", "irreversible", "unknown", "code"}
@@ -93,7 +94,7 @@ def every() -> dict[str, Rule]:
 
 def test_the_files_are_toml_and_each_rule_is_found_line_by_line() -> None:
     for file in files().values():
-        msgspec.convert({key: value for key, value in file.items() if key != "program"}, Head)
+        msgspec.convert({key: value for key, value in file.items() if key != "program"}, RulesHeader)
     lines = [line for lines in rules.book().lines.values() for line in lines]
     assert len(lines) == len(every())
     assert {name for line in lines for name in tomllib.loads(line)} == set(every())

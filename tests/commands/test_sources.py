@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from takeback.commands.judge import classify
-from takeback.commands.judgement import Judgement, Reach
-from takeback.engine.ground import real_path, script_text
+from takeback.engine.gate.rules import real_path, script_text
+from takeback.shell.classify import classify
+from takeback.shell.judgement import Judgement, Reach
 
 from .corpus import HOME, SAFE, judge
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from takeback.commands.shell import Block, Doubt, Part, Simple, read
-from takeback.commands.words import BARE, END, HOLE, QUOTED, WILD, is_known
+from takeback.shell.parse import Block, Doubt, Part, Simple, read
+from takeback.shell.words import BARE, END, HOLE, QUOTED, WILD, is_known
 
 PIECES = st.sampled_from(
     [

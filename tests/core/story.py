@@ -10,7 +10,7 @@ from takeback.core import ids
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.history import History
 from takeback.core.record import Envelope, Record, seal
-from takeback.core.rollback import OnConflict, Plan, plan_rollback
+from takeback.core.rollback import OnConflict, RollbackPlan, plan_rollback
 from takeback.core.selection import Selection
 
 
@@ -73,10 +73,10 @@ class Story:
     def present(self, targets: Iterable[Target]) -> dict[Target, Version]:
         return {target: self.world[target] for target in targets}
 
-    def plan(self, selection: Selection, choice: OnConflict = OnConflict.STOP) -> Plan:
+    def plan(self, selection: Selection, choice: OnConflict = OnConflict.STOP) -> RollbackPlan:
         return plan_rollback(self.history, selection, self.present, on_conflict=choice)
 
-    def carry_out(self, plan: Plan, kind: e.RollbackKind) -> str:
+    def carry_out(self, plan: RollbackPlan, kind: e.RollbackKind) -> str:
         """Apply a plan to the world as the engine would, and record it."""
         began = self.tell(e.RollbackBegan(kind, plan.of, plan.swaps))
         items = []

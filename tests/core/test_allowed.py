@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 
 from takeback.core.events import Effect
-from takeback.core.plan import Step, parse_plan
-from takeback.core.policy import ALLOWED, Decision, Ground, KnowsCommands, Use, fits, judge_call, questions
-from takeback.core.rules import CommandRules, Do, EffectRules, Local, Rules
+from takeback.core.plan import PlannedStep, parse_plan
+from takeback.core.policy import (
+    ALLOWED,
+    Decision,
+    KnowsCommands,
+    RuleContext,
+    Use,
+    fits,
+    judge_call,
+    questions,
+)
+from takeback.core.rules import CommandRules, EffectRules, Local, Rules, Ruling
 
 from .test_foreseen import knows_push
 
@@ -41,12 +50,14 @@ class KnowsMake(KnowsPush):
         return knows_push(command)
 
 
-GROUND = Ground("/work", foresee=KnowsPush())
-MAKES = Ground("/work", foresee=KnowsMake())
+GROUND = RuleContext("/work", foresee=KnowsPush())
+MAKES = RuleContext("/work", foresee=KnowsMake())
 
 
-def judge(line: str, effect: Effect = Effect.RESTORABLE, ground: Ground = GROUND, **more: Any) -> Decision:
-    effects = EffectRules(irreversible=more.pop("irreversible", Do.ASK))
+def judge(
+    line: str, effect: Effect = Effect.RESTORABLE, ground: RuleContext = GROUND, **more: Any
+) -> Decision:
+    effects = EffectRules(irreversible=more.pop("irreversible", Ruling.ASK))
     args = more.pop("args", {"command": line})
     uncaptured = more.pop("uncaptured", "")
     rules = Rules(commands=CommandRules(**more), effects=effects)
@@ -60,39 +71,39 @@ def test_it_knows_commands() -> None:
 
 def test_what_is_allowed_is_not_asked_about() -> None:
     found = judge("git push origin main", allow=("git push origin *",))
-    assert (found.do, found.rule) == (Do.ALLOW, ALLOWED)
-    assert judge("git push origin main", allow=("git push",), irreversible=Do.DENY).do is Do.ALLOW
-    assert judge("git push && git push origin", allow=("git push",)).do is Do.ALLOW
+    assert (found.do, found.rule) == (Ruling.ALLOW, ALLOWED)
+    assert judge("git push origin main", allow=("git push",), irreversible=Ruling.DENY).do is Ruling.ALLOW
+    assert judge("git push && git push origin", allow=("git push",)).do is Ruling.ALLOW
 
 
 @pytest.mark.parametrize("line", ["git push other", "git push origin && git push other"])
 def test_each_command_of_a_line_has_to_be_named(line: str) -> None:
-    assert judge(line, allow=("git push origin",)).do is Do.ASK
+    assert judge(line, allow=("git push origin",)).do is Ruling.ASK
 
 
 def test_each_command_of_a_call_has_to_be_named() -> None:
     both = {"command": "git push origin", "script": "git push other"}
-    assert judge("", args=both, allow=("git push origin",)).do is Do.ASK
-    assert judge("", args=both, allow=("git push origin", "git push other")).do is Do.ALLOW
+    assert judge("", args=both, allow=("git push origin",)).do is Ruling.ASK
+    assert judge("", args=both, allow=("git push origin", "git push other")).do is Ruling.ALLOW
 
 
 def test_only_what_is_irreversible_by_a_command_is_allowed_by_its_words() -> None:
     plan = parse_plan(b'{"name": "x", "steps": [{"id": "a", "tool": "m:f", "args": {"command": "ls"}}]}')
     bare = parse_plan(b'{"name": "x", "steps": [{"id": "a", "tool": "m:f"}]}')
 
-    def use(_: Step) -> Use:
+    def use(_: PlannedStep) -> Use:
         return Use("m:f", Effect.IRREVERSIBLE, because="it says so")
 
     assert questions(plan, Rules(), use, GROUND), "no words are allowed"
     assert questions(bare, Rules(commands=CommandRules(allow=("ls",))), use, GROUND), "there is no command"
-    unknown = Rules(commands=CommandRules(allow=("make",)), effects=EffectRules(unknown=Do.ASK))
+    unknown = Rules(commands=CommandRules(allow=("make",)), effects=EffectRules(unknown=Ruling.ASK))
     found = judge_call(unknown, "m:f", Effect.RESTORABLE, {"command": "make all"}, MAKES)
-    assert (found.do, found.rule) == (Do.ASK, "effects.unknown")
+    assert (found.do, found.rule) == (Ruling.ASK, "effects.unknown")
 
 
 def test_a_path_that_was_captured_does_not_stand_in_the_way() -> None:
     both = {"command": "git push", "path": "a.txt"}
-    assert judge("", args=both, allow=("git push",)).do is Do.ALLOW
+    assert judge("", args=both, allow=("git push",)).do is Ruling.ALLOW
 
 
 def test_the_reason_is_the_commands_or_the_paths_or_none() -> None:
@@ -105,13 +116,13 @@ def test_the_reason_is_the_commands_or_the_paths_or_none() -> None:
 
 def test_ask_and_deny_count_more() -> None:
     assert judge("git push", allow=("git push",), ask=("git push",)).rule == "commands.ask"
-    assert judge("git push", allow=("git push",), deny=("git*",)).do is Do.DENY
+    assert judge("git push", allow=("git push",), deny=("git*",)).do is Ruling.DENY
 
 
 def test_a_path_that_cannot_be_captured_is_not_allowed_by_a_command() -> None:
     both = {"command": "git push", "path": "/dev/sda"}
-    assert judge("", args=both, allow=("git push",), uncaptured="/dev/sda is a device").do is Do.ASK
-    assert judge("git push", allow=("git push",), uncaptured="/v is too large").do is Do.ALLOW
+    assert judge("", args=both, allow=("git push",), uncaptured="/dev/sda is a device").do is Ruling.ASK
+    assert judge("git push", allow=("git push",), uncaptured="/v is too large").do is Ruling.ALLOW
 
 
 def test_how_to_allow_it_names_the_command() -> None:
@@ -120,8 +131,10 @@ def test_how_to_allow_it_names_the_command() -> None:
     )
     assert judge("git push").how == 'set irreversible = "allow" in [rules.effects] of takeback.toml'
     asked = judge("ls", Effect.IRREVERSIBLE)
-    assert (asked.do, asked.rule) == (Do.ASK, "effects.irreversible")
-    assert judge("ls", Effect.IRREVERSIBLE, allow=("ls",)).do is Do.ASK, "it is the tool that is irreversible"
+    assert (asked.do, asked.rule) == (Ruling.ASK, "effects.irreversible")
+    assert judge("ls", Effect.IRREVERSIBLE, allow=("ls",)).do is Ruling.ASK, (
+        "it is the tool that is irreversible"
+    )
 
 
 def test_a_path_is_the_reason() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from takeback.core import events as e
-from takeback.core.audit import MOST, Message, message
+from takeback.core.event_feed import MOST, Message, message
 from takeback.core.record import Record
 from tests.core.story import Story
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from takeback.core.events import Effect
-from takeback.core.policy import Foreseen, Ground, Use, commands_in, foreseen, judge_call, paths_in
-from takeback.core.rules import CommandRules, Do, EffectRules, Rules
+from takeback.core.policy import Foreseen, RuleContext, Use, commands_in, foreseen, judge_call, paths_in
+from takeback.core.rules import CommandRules, EffectRules, Rules, Ruling
 
 
 def knows_push(command: str | Sequence[str]) -> Foreseen:
@@ -19,10 +19,10 @@ def knows_push(command: str | Sequence[str]) -> Foreseen:
     return Foreseen(Effect.IRREVERSIBLE, "it pushes") if words[:2] == ["git", "push"] else Foreseen()
 
 
-GROUND = Ground("/work", foresee=knows_push)
+GROUND = RuleContext("/work", foresee=knows_push)
 
 
-def effect(args: Mapping[str, Any], own: Effect = Effect.RESTORABLE, ground: Ground = GROUND) -> Effect:
+def effect(args: Mapping[str, Any], own: Effect = Effect.RESTORABLE, ground: RuleContext = GROUND) -> Effect:
     return foreseen(Use("m:f", own), args, CommandRules(arguments=("recipe",)), ground).effect
 
 
@@ -73,18 +73,20 @@ def test_a_command_that_cannot_be_judged_makes_it_unknown() -> None:
 
 
 def test_unknown_is_allowed_unless_a_rule_says_otherwise() -> None:
-    def judged(do: Do | None, undeclared: bool) -> tuple[Do, str]:
+    def judged(do: Ruling | None, undeclared: bool) -> tuple[Ruling, str]:
         rules = Rules(effects=EffectRules(unknown=do))
         found = judge_call(rules, "m:f", Effect.UNKNOWN, {}, GROUND, undeclared=undeclared)
         return found.do, found.rule
 
-    assert judged(None, False) == judged(Do.ALLOW, False) == judged(Do.ALLOW, True) == (Do.ALLOW, "")
-    assert judged(None, True) == (Do.DENY, "autopilot")
+    assert (
+        judged(None, False) == judged(Ruling.ALLOW, False) == judged(Ruling.ALLOW, True) == (Ruling.ALLOW, "")
+    )
+    assert judged(None, True) == (Ruling.DENY, "autopilot")
     for undeclared in (False, True):
-        assert judged(Do.ASK, undeclared) == (Do.ASK, "effects.unknown")
-        assert judged(Do.DENY, undeclared) == (Do.DENY, "effects.unknown")
+        assert judged(Ruling.ASK, undeclared) == (Ruling.ASK, "effects.unknown")
+        assert judged(Ruling.DENY, undeclared) == (Ruling.DENY, "effects.unknown")
     declared = judge_call(Rules(), "m:f", Effect.RESTORABLE, {}, GROUND, undeclared=True)
-    assert declared.do is Do.ALLOW
+    assert declared.do is Ruling.ALLOW
 
 
 def test_a_refusal_shows_how_to_declare_a_function() -> None:
@@ -94,15 +96,15 @@ def test_a_refusal_shows_how_to_declare_a_function() -> None:
 
 
 def test_without_anybody_who_knows_commands_nothing_is_raised() -> None:
-    assert effect({"command": "git push"}, ground=Ground("/work")) is Effect.RESTORABLE
+    assert effect({"command": "git push"}, ground=RuleContext("/work")) is Effect.RESTORABLE
 
 
 def test_the_gate_asks_and_says_why() -> None:
     found = judge_call(Rules(), "m:run", Effect.RESTORABLE, {"command": "git push"}, GROUND)
-    assert (found.do, found.rule) == (Do.ASK, "effects.irreversible")
+    assert (found.do, found.rule) == (Ruling.ASK, "effects.irreversible")
     assert "it pushes" in found.why
-    denied = Rules(effects=EffectRules(irreversible=Do.DENY))
-    assert judge_call(denied, "m:run", Effect.NONE, {"command": "git push"}, GROUND).do is Do.DENY
+    denied = Rules(effects=EffectRules(irreversible=Ruling.DENY))
+    assert judge_call(denied, "m:run", Effect.NONE, {"command": "git push"}, GROUND).do is Ruling.DENY
 
 
 def test_commands_are_lines_or_lists() -> None:

@@ -9,7 +9,7 @@ from takeback.core import events as e
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Outcome
 from takeback.core.history import History
-from takeback.core.intents import IntentDeferred, IntentsReleased, State
+from takeback.core.intents import IntentDeferred, IntentsReleased, IntentState
 from takeback.core.lifecycle import Life
 from takeback.core.memory import changes
 from takeback.core.rollback import Do, OnConflict
@@ -317,7 +317,7 @@ def test_an_intent_that_cannot_follow_is_a_breach() -> None:
     action = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE), run).id
     intent = story.tell(IntentDeferred("email", "email", "mail", action, "key"), run).id
     story.tell(IntentsReleased((intent,)), run)
-    assert story.history.intents.every[intent].state is State.DUE and not story.history.breaches
+    assert story.history.intents.every[intent].state is IntentState.DUE and not story.history.breaches
     story.tell(IntentsReleased(("i99",)), run)
     (breach,) = story.history.breaches
     assert "i99" in breach.what

@@ -20,8 +20,8 @@ from takeback.core.intents import (
     IntentRevived,
     Intents,
     IntentsReleased,
+    IntentState,
     Queued,
-    State,
     change_of,
 )
 from tests.core.story import Story
@@ -49,21 +49,21 @@ def folded(*events: IntentEvent) -> Intents:
 @pytest.mark.parametrize(
     "events, state",
     [
-        ([], State.HELD),
-        ([RELEASED], State.DUE),
-        ([RELEASED, FAILED], State.DUE),
-        ([RELEASED, FAILED, DELIVERED], State.DELIVERED),
-        ([RELEASED, FAILED, DIED], State.DEAD),
-        ([RELEASED, DIED, REVIVED], State.DUE),
-        ([RELEASED, DIED, DROPPED], State.DROPPED),
-        ([RELEASED, DIED, CANCELLED], State.CANCELLED),
-        ([CANCELLED], State.CANCELLED),
+        ([], IntentState.HELD),
+        ([RELEASED], IntentState.DUE),
+        ([RELEASED, FAILED], IntentState.DUE),
+        ([RELEASED, FAILED, DELIVERED], IntentState.DELIVERED),
+        ([RELEASED, FAILED, DIED], IntentState.DEAD),
+        ([RELEASED, DIED, REVIVED], IntentState.DUE),
+        ([RELEASED, DIED, DROPPED], IntentState.DROPPED),
+        ([RELEASED, DIED, CANCELLED], IntentState.CANCELLED),
+        ([CANCELLED], IntentState.CANCELLED),
     ],
 )
-def test_where_an_intent_stands(events: list[IntentEvent], state: State) -> None:
+def test_where_an_intent_stands(events: list[IntentEvent], state: IntentState) -> None:
     intents = folded(*events)
     assert intents.every["i1"].state is state
-    assert [one.id for one in intents.held("r1")] == (["i1"] if state is State.HELD else [])
+    assert [one.id for one in intents.held("r1")] == (["i1"] if state is IntentState.HELD else [])
 
 
 @pytest.mark.parametrize("last", [DELIVERED, CANCELLED, DROPPED])
@@ -119,13 +119,13 @@ def test_of_very_many_little_is_kept_at_hand() -> None:
 
 
 def test_it_is_being_delivered_only_while_its_worker_lives() -> None:
-    def queued(state: State, *, begun: bool = True, live: bool = True) -> Queued:
+    def queued(state: IntentState, *, begun: bool = True, live: bool = True) -> Queued:
         return Queued("i1", "r1", deferred(), 5, state, begun=begun, live=live)
 
-    assert queued(State.CLAIMED).busy
-    assert not queued(State.CLAIMED, begun=False).busy
-    assert not queued(State.CLAIMED, live=False).busy
-    assert not queued(State.DUE).busy
+    assert queued(IntentState.CLAIMED).busy
+    assert not queued(IntentState.CLAIMED, begun=False).busy
+    assert not queued(IntentState.CLAIMED, live=False).busy
+    assert not queued(IntentState.DUE).busy
 
 
 def test_an_intent_is_a_change_from_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from takeback.core.meaning import from_address
+from takeback.core.tool_arguments import from_address
 
 
 @pytest.mark.parametrize(

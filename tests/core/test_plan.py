@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from takeback.core import plan as plans
 from takeback.core.events import Effect
-from takeback.core.plan import Plan, Reference, Step, parse_plan
+from takeback.core.plan import Plan, PlannedStep, ResultReference, parse_plan
 from takeback.errors import UsageError
 
 
@@ -258,7 +258,7 @@ def paths_of(value: Any, here: str = "") -> list[tuple[str, Any]]:
 def test_every_place_of_a_result_can_be_referred_to(result: Any) -> None:
     for path, expected in paths_of(result):
         reference = {"$result": "a", "path": path}
-        assert list(plans.references([reference])) == [Reference("a", path)]
+        assert list(plans.references([reference])) == [ResultReference("a", path)]
         assert plans.resolve([reference], {"a": result}) == [expected]
 
 
@@ -323,7 +323,7 @@ def test_weaker_means_easier_to_take_back() -> None:
 
 
 def test_a_step_can_be_made_by_hand() -> None:
-    assert plans.dependencies(Step("a", "x:y", after=("b", "b"))) == ("b",)
+    assert plans.dependencies(PlannedStep("a", "x:y", after=("b", "b"))) == ("b",)
 
 
 def test_what_a_tool_does_to_its_arguments_stays_with_it() -> None:

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 
 from takeback.core import policy
 from takeback.core.events import Effect
-from takeback.core.plan import Plan, Step, parse_plan
-from takeback.core.policy import Broken, Decision, Ground, Use, judge_call, paths_in
+from takeback.core.plan import Plan, PlannedStep, parse_plan
+from takeback.core.policy import Broken, Decision, RuleContext, Use, judge_call, paths_in
 from takeback.core.rules import (
     CommandRules,
-    Do,
     EffectRules,
     LimitRules,
     PathRules,
     Rules,
+    Ruling,
     ToolRules,
     for_plans,
 )
 
-GROUND = Ground("/srv/shop")
+GROUND = RuleContext("/srv/shop")
 TOOL = "shop.tools:write"
 
 
@@ -36,18 +36,18 @@ def rules(**tables: Any) -> Rules:
     return msgspec.convert(tables, Rules)
 
 
-def judge(given: Rules, *, ground: Ground = GROUND, effect: str = "restorable", **args: Any) -> Decision:
+def judge(given: Rules, *, ground: RuleContext = GROUND, effect: str = "restorable", **args: Any) -> Decision:
     return judge_call(given, TOOL, Effect(effect), args, ground)
 
 
-def on_path(path: Any, ground: Ground = GROUND, **table: Any) -> Decision:
+def on_path(path: Any, ground: RuleContext = GROUND, **table: Any) -> Decision:
     return judge(Rules(paths=PathRules(**table)), ground=ground, path=path)
 
 
 def test_without_rules_only_the_irreversible_is_asked_about() -> None:
     for effect in Effect:
         found = judge(Rules(), effect=effect, path="/etc/passwd", command="rm -rf /")
-        assert found.do is (Do.ASK if effect is Effect.IRREVERSIBLE else Do.ALLOW)
+        assert found.do is (Ruling.ASK if effect is Effect.IRREVERSIBLE else Ruling.ALLOW)
 
 
 def test_rules_are_read_as_they_are_written() -> None:
@@ -60,7 +60,7 @@ def test_rules_are_read_as_they_are_written() -> None:
     )
     assert found.paths == PathRules(("src/**",), (".env",), ("/tmp/**",), ("goal",))
     assert found.tools == ToolRules(("shop.*",), (), ("os:*",))
-    assert found.effects == EffectRules(irreversible=Do.DENY)
+    assert found.effects == EffectRules(irreversible=Ruling.DENY)
     assert found.commands == CommandRules(("git push",), ("rm -rf",), ("line",))
     assert found.limits == LimitRules(3, 2, 10)
 
@@ -71,20 +71,20 @@ def test_rules_are_read_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     "table, do, rule",
     [
-        ({"deny": ["shop.tools:*"]}, Do.DENY, "tools.deny"),
-        ({"deny": ["write"]}, Do.DENY, "tools.deny"),
-        ({"deny": ["shop.tools"]}, Do.ALLOW, ""),
-        ({"deny": ["other"]}, Do.ALLOW, ""),
-        ({"ask": [TOOL]}, Do.ASK, "tools.ask"),
-        ({"allow": []}, Do.DENY, "tools.allow"),
-        ({"allow": ["mail", "write"]}, Do.ALLOW, ""),
-        ({"allow": ["*"]}, Do.ALLOW, ""),
-        ({"allow": ["shop.*"], "deny": ["*:write"]}, Do.DENY, "tools.deny"),
-        ({"ask": ["*"], "deny": ["*"]}, Do.DENY, "tools.deny"),
+        ({"deny": ["shop.tools:*"]}, Ruling.DENY, "tools.deny"),
+        ({"deny": ["write"]}, Ruling.DENY, "tools.deny"),
+        ({"deny": ["shop.tools"]}, Ruling.ALLOW, ""),
+        ({"deny": ["other"]}, Ruling.ALLOW, ""),
+        ({"ask": [TOOL]}, Ruling.ASK, "tools.ask"),
+        ({"allow": []}, Ruling.DENY, "tools.allow"),
+        ({"allow": ["mail", "write"]}, Ruling.ALLOW, ""),
+        ({"allow": ["*"]}, Ruling.ALLOW, ""),
+        ({"allow": ["shop.*"], "deny": ["*:write"]}, Ruling.DENY, "tools.deny"),
+        ({"ask": ["*"], "deny": ["*"]}, Ruling.DENY, "tools.deny"),
     ],
 )
-def test_tools(table: dict[str, Any], do: Do, rule: str) -> None:
-    ground = Ground("/srv/shop", aliases=[("write", TOOL), ("other", "shop.tools:other")])
+def test_tools(table: dict[str, Any], do: Ruling, rule: str) -> None:
+    ground = RuleContext("/srv/shop", aliases=[("write", TOOL), ("other", "shop.tools:other")])
     found = judge(rules(tools=table), ground=ground)
     assert (found.do, found.rule) == (do, rule)
 
@@ -111,7 +111,7 @@ def test_a_tool_has_to_be_allowed_under_both_its_names() -> None:
     plan = plan_of({"id": "a"})
 
     def broken(**table: Any) -> list[str]:
-        def imported(step: Step) -> Use:
+        def imported(step: PlannedStep) -> Use:
             return Use("shop.inner:write", Effect.NONE, also=step.tool)
 
         return [b.rule for b in policy.check_plan(plan, rules(tools=table), imported, GROUND)]
@@ -129,10 +129,10 @@ def test_how_to_allow_a_tool() -> None:
 
 def test_effects() -> None:
     given = rules(effects={"irreversible": "allow", "compensable": "deny", "none": "ask"})
-    assert judge(given, effect="irreversible").do is Do.ALLOW
-    assert judge(given, effect="none").do is Do.ASK
+    assert judge(given, effect="irreversible").do is Ruling.ALLOW
+    assert judge(given, effect="none").do is Ruling.ASK
     found = judge(given, effect="compensable")
-    assert (found.do, found.rule) == (Do.DENY, "effects.compensable")
+    assert (found.do, found.rule) == (Ruling.DENY, "effects.compensable")
     assert found.how == 'set compensable = "allow" in [rules.effects] of takeback.toml'
 
 
@@ -154,7 +154,7 @@ def test_effects() -> None:
     ],
 )
 def test_inside_is_allowed(path: str) -> None:
-    assert on_path(path).do is Do.ALLOW
+    assert on_path(path).do is Ruling.ALLOW
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_inside_is_allowed(path: str) -> None:
 )
 def test_outside_is_not(path: Any) -> None:
     found = on_path(path)
-    assert (found.do, found.rule) == (Do.DENY, "paths.outside")
+    assert (found.do, found.rule) == (Ruling.DENY, "paths.outside")
     assert "outside the workspace" in found.why
     assert "to outside in [rules.paths]" in found.how
 
@@ -187,44 +187,44 @@ def test_outside_is_not(path: Any) -> None:
 def test_the_address_of_a_file_is_a_path_and_that_of_a_page_is_not() -> None:
     for address in ("file:///etc/passwd", "FILE://../../x"):
         assert on_path(address).rule == "paths.outside"
-    assert on_path("https://example.org/../../x").do is Do.ALLOW
+    assert on_path("https://example.org/../../x").do is Ruling.ALLOW
 
 
 def test_outside_can_be_allowed_by_name() -> None:
-    assert on_path("/tmp/x/y", outside=("/tmp/**",)).do is Do.ALLOW
-    assert on_path("/tmp/../etc", outside=("/tmp/**",)).do is Do.DENY
+    assert on_path("/tmp/x/y", outside=("/tmp/**",)).do is Ruling.ALLOW
+    assert on_path("/tmp/../etc", outside=("/tmp/**",)).do is Ruling.DENY
     # A pattern for outside is a whole path: no name is allowed wherever it is.
-    assert on_path("/etc/tmp", outside=("tmp",)).do is Do.DENY
-    assert on_path("/tmp", outside=("tmp",)).do is Do.ALLOW
-    assert on_path("~/notes/x", outside=("~/notes",)).do is Do.ALLOW
+    assert on_path("/etc/tmp", outside=("tmp",)).do is Ruling.DENY
+    assert on_path("/tmp", outside=("tmp",)).do is Ruling.ALLOW
+    assert on_path("~/notes/x", outside=("~/notes",)).do is Ruling.ALLOW
 
 
 def test_allowed_and_denied_inside() -> None:
-    assert on_path("src/a.py", allow=("src/**",)).do is Do.ALLOW
+    assert on_path("src/a.py", allow=("src/**",)).do is Ruling.ALLOW
     found = on_path("docs/../b.py", allow=("src/**",))
     assert (found.rule, found.why) == ("paths.allow", "path = b.py: not among the allowed paths")
     found = on_path("src/.env", allow=("src/**",), deny=(".env",))
     assert (found.rule, found.why) == ("paths.deny", 'path = src/.env: denied by ".env"')
     assert on_path("/home/me/.env", outside=("/home/**",), deny=(".env",)).rule == "paths.deny"
-    assert on_path("src", allow=()).do is Do.DENY
-    assert on_path("src/\ud800", deny=("other", "docs/*")).do is Do.ALLOW
+    assert on_path("src", allow=()).do is Ruling.DENY
+    assert on_path("src/\ud800", deny=("other", "docs/*")).do is Ruling.ALLOW
 
 
 def test_a_link_is_judged_by_where_it_leads() -> None:
     links = {"/srv/shop/link/x": "/etc/x", "/srv/shop/in/../y": "/srv/y"}
-    ground = Ground("/srv/shop", real=lambda path: links.get(path, policy.normal(path)))
-    assert on_path("a", ground).do is Do.ALLOW
+    ground = RuleContext("/srv/shop", real=lambda path: links.get(path, policy.normal(path)))
+    assert on_path("a", ground).do is Ruling.ALLOW
     found = on_path("link/x", ground)
     assert found.why == "path = /etc/x, where it really leads: outside the workspace"
-    assert on_path("in/../y", ground).do is Do.DENY
+    assert on_path("in/../y", ground).do is Ruling.DENY
     assert on_path("link/x", ground, deny=("link",)).rule == "paths.deny"
 
 
 def test_relative_paths_are_meant_from_where_the_call_is_made() -> None:
-    ground = Ground("/srv/shop", here="/srv/shop/sub")
-    assert on_path("../a", ground).do is Do.ALLOW
-    assert on_path("../../a", ground).do is Do.DENY
-    assert on_path("a", ground, allow=("sub/a",)).do is Do.ALLOW
+    ground = RuleContext("/srv/shop", here="/srv/shop/sub")
+    assert on_path("../a", ground).do is Ruling.ALLOW
+    assert on_path("../../a", ground).do is Ruling.DENY
+    assert on_path("a", ground, allow=("sub/a",)).do is Ruling.ALLOW
 
 
 @pytest.mark.parametrize(
@@ -252,17 +252,17 @@ def test_relative_paths_are_meant_from_where_the_call_is_made() -> None:
 def test_an_argument_is_a_path_by_its_name(name: str) -> None:
     given = Rules(paths=PathRules())
     for value in ("/etc/passwd", ["a", "/etc/passwd"]):
-        assert judge_call(given, TOOL, Effect.NONE, {name: value}, GROUND).do is Do.DENY
-    assert judge(given, edits=[{name: "/etc/passwd"}]).do is Do.DENY
-    assert judge(given, options=({"inner": {name: PurePosixPath("/etc/passwd")}},)).do is Do.DENY
+        assert judge_call(given, TOOL, Effect.NONE, {name: value}, GROUND).do is Ruling.DENY
+    assert judge(given, edits=[{name: "/etc/passwd"}]).do is Ruling.DENY
+    assert judge(given, options=({"inner": {name: PurePosixPath("/etc/passwd")}},)).do is Ruling.DENY
 
 
 def test_other_arguments_are_no_paths_unless_declared() -> None:
     given = Rules(paths=PathRules())
-    assert judge(given, text="/etc/passwd", profile="/x", url="/y", path=None, file=7).do is Do.ALLOW
-    assert judge(given, path="https://example.org/../x").do is Do.ALLOW
+    assert judge(given, text="/etc/passwd", profile="/x", url="/y", path=None, file=7).do is Ruling.ALLOW
+    assert judge(given, path="https://example.org/../x").do is Ruling.ALLOW
     declared = Rules(paths=PathRules(arguments=("goal",)))
-    assert judge(declared, goal="/etc/passwd").do is Do.DENY
+    assert judge(declared, goal="/etc/passwd").do is Ruling.DENY
 
 
 names = st.text("ab.~ü", min_size=1, max_size=3)
@@ -276,14 +276,14 @@ def test_paths_are_normalised_as_the_system_would(parts: list[str], absolute: bo
     place = policy.normal(policy.absolute(text, "/srv/shop"))
     assert place == posixpath.normpath(posixpath.join("/srv/shop", text)).replace("//", "/")
     inside = policy.relative(place, "/srv/shop")
-    assert (on_path(text).do is Do.ALLOW) == (inside is not None)
+    assert (on_path(text).do is Ruling.ALLOW) == (inside is not None)
     if inside is not None:
         assert posixpath.normpath(posixpath.join("/srv/shop", inside)) == place
 
 
 @given(st.lists(st.sampled_from(["..", "a", "~", "~/..", "/", "shop", "work"]), max_size=8))
 def test_nothing_climbs_out_of_a_home_folder_into_the_workspace(parts: list[str]) -> None:
-    assert on_path("/".join(["~", *parts])).do is Do.DENY
+    assert on_path("/".join(["~", *parts])).do is Ruling.DENY
 
 
 def test_the_root_of_the_file_system_as_a_workspace() -> None:
@@ -315,24 +315,24 @@ def test_the_root_of_the_file_system_as_a_workspace() -> None:
 def test_a_denied_command_is_found(command: Any) -> None:
     given = rules(commands={"deny": ["rm -rf"]})
     found = judge(given, command=command)
-    assert (found.do, found.rule) == (Do.DENY, "commands.deny")
+    assert (found.do, found.rule) == (Ruling.DENY, "commands.deny")
     assert found.why == 'the command in command is denied by "rm -rf"'
 
 
 @pytest.mark.parametrize("command", ["rm -r x", "farm -rf", "rm -rfx", "echo", "", None, 7, []])
 def test_another_command_is_not(command: Any) -> None:
-    assert judge(rules(commands={"deny": ["rm -rf"]}), command=command).do is Do.ALLOW
+    assert judge(rules(commands={"deny": ["rm -rf"]}), command=command).do is Ruling.ALLOW
 
 
 def test_patterns_for_commands() -> None:
     given = rules(
         commands={"deny": ["git push * --force"], "ask": ["git push", "curl *"], "arguments": ["line"]}
     )
-    assert judge(given, cmd="git push origin --force").do is Do.DENY
-    assert judge(given, argv=["git", "push", "origin"]).do is Do.ASK
+    assert judge(given, cmd="git push origin --force").do is Ruling.DENY
+    assert judge(given, argv=["git", "push", "origin"]).do is Ruling.ASK
     assert judge(given, line="curl x | sh").rule == "commands.ask"
-    assert judge(given, args=["curl", "x"]).do is Do.ASK
-    assert judge(given, text="git push").do is Do.ALLOW
+    assert judge(given, args=["curl", "x"]).do is Ruling.ASK
+    assert judge(given, text="git push").do is Ruling.ALLOW
 
 
 # Limits
@@ -340,21 +340,21 @@ def test_patterns_for_commands() -> None:
 
 def test_limits() -> None:
     given = rules(limits={"calls-per-tool": 2, "argument-bytes": 20})
-    assert judge_call(given, TOOL, Effect.NONE, {}, GROUND, earlier=1).do is Do.ALLOW
+    assert judge_call(given, TOOL, Effect.NONE, {}, GROUND, earlier=1).do is Ruling.ALLOW
     found = judge_call(given, TOOL, Effect.NONE, {}, GROUND, earlier=2)
     assert (found.rule, found.how) == (
         "limits.calls-per-tool",
         "set calls-per-tool = 3 or more in [rules.limits] of takeback.toml",
     )
-    assert judge(given, text="x" * 9).do is Do.ALLOW
+    assert judge(given, text="x" * 9).do is Ruling.ALLOW
     assert judge(given, text="x" * 10).rule == "limits.argument-bytes"
 
 
 def test_what_is_no_json_has_a_size_too() -> None:
     given = rules(limits={"argument-bytes": 40})
-    assert judge(given, thing=PurePosixPath("x" * 50)).do is Do.DENY
-    assert judge(given, thing="\ud800" * 50).do is Do.DENY
-    assert judge(given, thing="\ud800").do is Do.ALLOW
+    assert judge(given, thing=PurePosixPath("x" * 50)).do is Ruling.DENY
+    assert judge(given, thing="\ud800" * 50).do is Ruling.DENY
+    assert judge(given, thing="\ud800").do is Ruling.ALLOW
 
 
 def test_the_most_severe_finding_decides() -> None:
@@ -369,7 +369,7 @@ def plan_of(*steps: dict[str, Any]) -> Plan:
     return parse_plan(json.dumps({"name": "p", "steps": [{"tool": TOOL, **step} for step in steps]}).encode())
 
 
-def use(step: Step) -> Use:
+def use(step: PlannedStep) -> Use:
     return Use(step.tool, step.effect or Effect.RESTORABLE)
 
 
@@ -406,7 +406,7 @@ def test_on_autopilot_a_question_is_a_refusal() -> None:
 
 
 def test_on_autopilot_a_plan_has_no_undeclared_tools() -> None:
-    def unknown(step: Step) -> Use:
+    def unknown(step: PlannedStep) -> Use:
         return Use(step.tool, Effect.UNKNOWN, undeclared=step.id == "a")
 
     plan = plan_of({"id": "a"}, {"id": "b"})

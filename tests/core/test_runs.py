@@ -7,7 +7,7 @@ from takeback.core import memory
 from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target
 from takeback.core.lifecycle import Life
-from takeback.core.rollback import OnConflict, Plan
+from takeback.core.rollback import OnConflict, RollbackPlan
 from tests.core.story import Story, version
 
 UNDO, REDO = e.RollbackKind.UNDO, e.RollbackKind.REDO
@@ -50,7 +50,7 @@ def test_an_undo_takes_calls_back_as_a_whole_and_a_redo_brings_them_back() -> No
     assert history.is_undone(id) and history.is_undone(file)
     story.carry_out(story.plan(select.last_rollback(history)), REDO)
     assert not history.is_undone(id) and not history.is_undone(file)
-    story.carry_out(Plan((undo,), (), OnConflict.STOP), e.RollbackKind.RESTORE)
+    story.carry_out(RollbackPlan((undo,), (), OnConflict.STOP), e.RollbackKind.RESTORE)
     assert not history.is_undone(id)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from takeback.core.where import line_and_column, offset_of, parts_of, path_of
+from takeback.core.json_position import line_and_column, offset_of, parts_of, path_of
 
 TEXT = '{"a": 1,\n "b": [ 10, {"c\\u0064": "x"} ],\n "e": {}, "l": [], "s": "t"}'
 

@@ -7,10 +7,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from takeback.addresses import is_address
 from takeback.core.events import RunBegan, StepBegan
-from takeback.storage.postgres.journal import PostgresJournal
-from takeback.storage.sqlite import SqliteJournal
+from takeback.storage.journal.postgres.journal import PostgresJournal
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.system.postgres_address import is_address
 
 AnyJournal = SqliteJournal | PostgresJournal
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
+from takeback.system import crash_points
 from takeback.testing import crash
 from takeback.testing.clock import ManualClock
 
@@ -44,12 +44,12 @@ def test_a_point_can_fail_in_this_process() -> None:
         raise OSError("injected")
 
     with crash.at("place", fail, nth=2) as passes:
-        faults.reach("place")
+        crash_points.reach("place")
         with pytest.raises(OSError, match="injected"):
-            faults.reach("place")
-        faults.reach("place")
-        faults.reach("other")
-    faults.reach("place")
+            crash_points.reach("place")
+        crash_points.reach("place")
+        crash_points.reach("other")
+    crash_points.reach("place")
     assert passes == {"place": 3, "other": 1}
 
 

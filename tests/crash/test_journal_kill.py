@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
 from takeback.core.events import CheckpointTaken, RunBegan, StepBegan
-from takeback.storage.anchor import Anchor
+from takeback.storage.journal.anchor import Anchor
+from takeback.system import crash_points
 from takeback.testing import crash
 from tests.crash.journal_worker import AnyJournal, open_journal
 
-POINTS = sorted(point for point in faults.known() if point.startswith("journal-"))
+POINTS = sorted(point for point in crash_points.known() if point.startswith("journal-"))
 GANG = 4
 SAMPLE = 15
 MOMENTS = 200

@@ -1,6 +1,6 @@
 """What agents run for each event, but it believes whatever listens: for daemons that a test starts in its own way.
 
-`python -I -S lenient.py FOLDER AGENT`, with the folder of door.py.
+`python -I -S lenient.py FOLDER AGENT`, with the folder of client.py.
 """
 
 import posix
@@ -9,7 +9,7 @@ import sys
 if __name__ == "__main__":
     folder = sys.argv.pop(1)
     sys.path.insert(0, folder)
-    door = __import__("door")
+    client = __import__("client")
     del sys.path[0]
-    vars(door)["is_daemon"] = lambda _pid: True
-    posix._exit(door.main())
+    vars(client)["is_daemon"] = lambda _pid: True
+    posix._exit(client.main())

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from takeback.core.entities import RecordedAction
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Action
 from takeback.daemon import control
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 from tests.cli.processes import wait_for, wait_for_file
 from tests.world.cli import REPOSITORY, Workspace
 
@@ -61,7 +61,7 @@ class Playing:
     def let(self) -> None:
         os.write(self._gate, b"go\n")
 
-    def actions(self) -> list[Action]:
+    def actions(self) -> list[RecordedAction]:
         """What is recorded, without a look at the world."""
         with open_workspace(self.world.root, home=self.world.home, watching=False) as opened:
             return list(opened.history.actions.values())

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from takeback.daemon import command, control, log
+from takeback.daemon import control, hook_command, log
 from takeback.daemon.pool import Pool
 from takeback.errors import RunBusy
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace as Opened
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace as Opened
 from tests.world.cli import Workspace
 
 from .agent import WAIT_S, Agent
@@ -77,7 +77,7 @@ def test_the_log_is_bounded_and_private(tmp_path: Path) -> None:
 
 
 def test_the_command_for_agents_runs_by_itself(agent: Agent, world: Workspace) -> None:
-    line = command.hook_command("claude-code")
+    line = hook_command.hook_command("claude-code")
     assert shlex.split(line)[-2].endswith("takeback/daemon/knock.py")
     data = agent.call("PreToolUse", "Bash", command="true")
     empty = {"HOME": str(world.home), "TAKEBACK_HOME": str(world.home), "PATH": os.defpath}

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from takeback.core.lifecycle import Life
-from takeback.daemon import control, door
-from takeback.opening import open_workspace
-from takeback.storage.registry import Registry
+from takeback.daemon import client, control
+from takeback.storage.state.registry import Registry
 from takeback.testing import crash
+from takeback.workspace.opening import open_workspace
 from tests.world.cli import Workspace
 from tests.world.picture import picture
 
@@ -38,7 +38,7 @@ MORE_POINTS = ["journal-before-begin", "journal-inside", "journal-anchored", "di
 @contextmanager
 def dying_daemon(world: Workspace, point: str, nth: int) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon that kills itself at a crash point."""
-    words = ["-m", "takeback.testing.crash", point, str(nth), "--", "takeback.daemon.serve:main"]
+    words = ["-m", "takeback.testing.crash", point, str(nth), "--", "takeback.daemon.main:main"]
     env = crash.child_environment() | {"TAKEBACK_HOME": str(world.home)}
     with subprocess.Popen([sys.executable, *words], env=env) as process:
         deadline = time.monotonic() + WAIT_S
@@ -79,7 +79,9 @@ def killed_at(point: str, nth: int, agent: Agent, world: Workspace) -> None:
     assert picture(os.fsencode(world.root)) == before
 
 
-IMPATIENT = "from takeback.daemon import door; door.ANSWER_WAIT_S = 0.5; import sys; sys.exit(door.main())"
+IMPATIENT = (
+    "from takeback.daemon import client; client.ANSWER_WAIT_S = 0.5; import sys; sys.exit(client.main())"
+)
 
 
 def tell_impatiently(agent: Agent, data: bytes) -> subprocess.CompletedProcess[bytes]:
@@ -136,10 +138,10 @@ def test_a_daemon_that_cannot_start_is_done_without(agent: Agent, world: Workspa
 def test_no_answer_is_better_than_half_of_one() -> None:
     whole = b"0 3 2\noutno"
     for end in range(len(whole)):
-        assert door._read(whole[:end]) is None
-    assert door._read(whole) == (0, b"out", b"no")
-    assert door._read(b"garbage\n") is None
+        assert client._read(whole[:end]) is None
+    assert client._read(whole) == (0, b"out", b"no")
+    assert client._read(b"garbage\n") is None
 
 
 def test_a_link_to_nowhere_is_no_home(tmp_path: Path) -> None:
-    assert door.ask(os.fsencode(tmp_path / "nowhere"), b"x") is None
+    assert client.ask(os.fsencode(tmp_path / "nowhere"), b"x") is None

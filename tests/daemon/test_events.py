@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from takeback.core.subjects import Action
-from takeback.daemon import control, door
-from takeback.opening import open_workspace
+from takeback.core.entities import RecordedAction
+from takeback.daemon import client, control
+from takeback.workspace.opening import open_workspace
 from tests.cli.processes import on_terminal
 from tests.world.cli import Workspace
 from tests.world.picture import picture
@@ -21,12 +21,12 @@ from tests.world.picture import picture
 from .agent import Agent
 
 
-def recorded(world: Workspace) -> list[Action]:
+def recorded(world: Workspace) -> list[RecordedAction]:
     with open_workspace(world.root, home=world.home, watching=False) as opened:
         return list(opened.history.actions.values())
 
 
-def changed(action: Action) -> list[str]:
+def changed(action: RecordedAction) -> list[str]:
     """The files that an action changed; folders only show that something was done in them."""
     return [c.target.name for c in action.changes if "d:" not in (c.before.id[:2], c.after.id[:2])]
 
@@ -138,8 +138,8 @@ def test_what_needs_no_record_opens_nothing(agent: Agent, world: Workspace, name
 
 def test_a_daemon_is_known_by_what_it_runs(agent: Agent) -> None:
     agent.bash("true")
-    assert door.is_daemon(agent.daemon())
-    assert not door.is_daemon(os.getpid()) and not door.is_daemon(1)
+    assert client.is_daemon(agent.daemon())
+    assert not client.is_daemon(os.getpid()) and not client.is_daemon(1)
 
 
 def test_a_fake_daemon_is_not_believed(agent: Agent, world: Workspace) -> None:
@@ -148,7 +148,7 @@ def test_a_fake_daemon_is_not_believed(agent: Agent, world: Workspace) -> None:
     control.stop(world.home)
     fake = subprocess.Popen([sys.executable, Path(__file__).with_name("fake.py"), world.home])
     try:
-        while not (world.home / door.SOCKET.decode()).exists():
+        while not (world.home / client.SOCKET.decode()).exists():
             assert fake.poll() is None
             time.sleep(0.01)
         agent.bash("rm a.txt")
@@ -156,6 +156,6 @@ def test_a_fake_daemon_is_not_believed(agent: Agent, world: Workspace) -> None:
     finally:
         fake.kill()
         fake.wait()
-    assert door.is_daemon(agent.daemon()), "the daemon has taken its place"
+    assert client.is_daemon(agent.daemon()), "the daemon has taken its place"
     world.undo()
     assert world.read("a.txt") == "one\n"

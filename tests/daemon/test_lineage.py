@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from takeback.agents.leader import leader_of
+from takeback.agents.agent_process import leader_of
 from takeback.core import events as e
 from takeback.core.lifecycle import Life
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 from tests.world.cli import Workspace, environment
 
 from . import agent as program

@@ -9,8 +9,8 @@ import pytest
 
 from takeback.daemon.pool import Pool
 from takeback.errors import BackendError
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 
 
 class Opening:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.daemon import door, knock, wire
+from takeback.daemon import client as daemon_client
+from takeback.daemon import knock, wire
 from takeback.daemon.wire import Answer, Garbled
 
 KNOCK = Path(knock.__file__)
@@ -25,7 +26,7 @@ LENIENT = Path(__file__).parent / "lenient.py"
 ECHO = Path(__file__).parent / "echo.py"
 REPOSITORY = Path(__file__).parents[2]
 WAIT_S = 20.0
-SOCKET = os.fsdecode(door.SOCKET)
+SOCKET = os.fsdecode(daemon_client.SOCKET)
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -68,8 +69,8 @@ def tell(
     return done.returncode, done.stdout
 
 
-def ask(home: Path, wait_s: float = WAIT_S) -> door.Answer | None:
-    return door.ask(os.fsencode(home), door.request(b"echo", b"x", {}), wait_s)
+def ask(home: Path, wait_s: float = WAIT_S) -> daemon_client.Answer | None:
+    return daemon_client.ask(os.fsencode(home), daemon_client.request(b"echo", b"x", {}), wait_s)
 
 
 def test_an_event_goes_there_and_its_answer_comes_back(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_an_event_goes_there_and_its_answer_comes_back(tmp_path: Path) -> None:
     head, _, rest = out.partition(b"\n")
     assert code == len(event) % 100
     assert rest == event
-    told = [os.fsdecode(name) for name in door.PASSED]
+    told = [os.fsdecode(name) for name in daemon_client.PASSED]
     names = sorted({"CLAUDE_PROJECT_DIR"} | {name for name in told if name in os.environ})
     assert head.decode() == f"echo {tmp_path} {names} {process.pid}"
 
@@ -153,7 +154,7 @@ def test_another_installation_replaces_it(tmp_path: Path, monkeypatch: pytest.Mo
     shutil.copy(KNOCK, other)
     home = tmp_path / "state"
     with daemon(home) as process:
-        monkeypatch.setattr(door, "__file__", str(other))
+        monkeypatch.setattr(daemon_client, "__file__", str(other))
         assert ask(home) is None
         assert process.wait(WAIT_S) == 0
 
@@ -169,9 +170,9 @@ def test_a_stale_socket_is_no_daemon(tmp_path: Path) -> None:
 
 
 def test_what_goes_over_the_wire() -> None:
-    request = wire.read(door.request(b"codex", b"\0\0data\0", {}))
+    request = wire.read(daemon_client.request(b"codex", b"\0\0data\0", {}))
     assert (request.agent, request.data, request.pid) == ("codex", b"\0\0data\0", os.getppid())
-    assert request.identity == door.identity()
+    assert request.identity == daemon_client.identity()
     assert Answer(3, b"out", b"err").encoded() == b"3 3 3\nouterr"
     with pytest.raises(Garbled):
         wire.read(b"takeback 2\0" + b"\0".join([b"a"] * 9))

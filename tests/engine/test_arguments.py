@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from takeback.engine import arguments
+from takeback.engine.runs import arguments
 
 
 def plain(a: int, b: int = 2, c: int = 3) -> None: ...

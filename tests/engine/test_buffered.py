@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from takeback.engine.buffered import Buffered
+from takeback.engine.runs.buffered import Buffered
 from takeback.errors import InvalidOutput, UsageError
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from takeback.core.entities import Approval
 from takeback.core.events import ActionBegan, Effect
 from takeback.core.plan import parse_plan
 from takeback.core.rules import Rules
-from takeback.core.subjects import Approval
-from takeback.engine.foreseeing import Foresight
+from takeback.engine.gate.foresight import Foresight
 from takeback.engine.plans import prepare
 from takeback.errors import RefusedError
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.engine import command_tools
 from tests.engine.command_tools import ran, shell, ship
 
@@ -99,7 +99,7 @@ def test_a_plan_with_a_push_is_known_before_it_begins(tb: Workspace) -> None:
 
 def test_the_parser_is_loaded_only_for_a_line(tmp_path: Path) -> None:
     code = (
-        "import sys; from takeback.engine.foreseeing import Foresight; f = Foresight('/w', '/h');"
+        "import sys; from takeback.engine.gate.foresight import Foresight; f = Foresight('/w', '/h');"
         "assert f(['git', 'push']); assert 'tree_sitter' not in sys.modules;"
         "assert f('git push'); assert 'tree_sitter' in sys.modules"
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from takeback.core.rollback import Verdict
-from takeback.opening import open_workspace
 from takeback.testing import crash
+from takeback.workspace.opening import open_workspace
 from tests.cli.inside import Inside
 
 PLACES = ["rollback-recorded", "restore-staged", "restore-ready", "restore-swapped", "rollback-swapped"]

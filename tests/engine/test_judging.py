@@ -14,10 +14,10 @@ import pytest
 import takeback
 from takeback.core.plan import parse_plan
 from takeback.engine.plans import prepare, run_plan
-from takeback.engine.runs import Run
+from takeback.engine.runs.run import Run
 from takeback.errors import InvalidOutput, RefusedError
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.engine import plan_tools
 from tests.engine.plan_tools import calls
 

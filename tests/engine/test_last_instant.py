@@ -16,13 +16,14 @@ import pytest
 
 import takeback
 from takeback.core import events as e
-from takeback.opening import open_workspace
-from takeback.resources.files import linux, restore
-from takeback.resources.files.capture import Capture
+from takeback.resources.files.look.capture import Capture
+from takeback.resources.files.put_back import restore
+from takeback.resources.files.put_back.restore import FileRestorer
 from takeback.resources.files.resource import Files
-from takeback.resources.files.restore import Restorer
+from takeback.system import linux
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.world.picture import differences, picture
 
 
@@ -140,7 +141,7 @@ def interrupted_exchange(world: World, monkeypatch: pytest.MonkeyPatch, name: st
             "renameat2",
             before(linux.renameat2, lambda n: world.write(name, "HUMAN\n") if n == 1 else None),
         )
-        patch.setattr(Restorer, "_is_ours", interrupt)
+        patch.setattr(FileRestorer, "_is_ours", interrupt)
         with pytest.raises(KeyboardInterrupt):
             tb.undo()
     tb.close()
@@ -237,7 +238,7 @@ def test_what_a_program_wrote_through_an_open_file_is_kept(
             log.write("HUMAN LINE\n")
             log.flush()
 
-        patch.setattr(Restorer, "_dress_in_place", before(Restorer._dress_in_place, write))
+        patch.setattr(FileRestorer, "_dress_in_place", before(FileRestorer._dress_in_place, write))
         tb.undo()
     assert world.read("f") == "one\n"
     assert "AGENT\nHUMAN LINE\n" in world.texts()

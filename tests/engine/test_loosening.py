@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from takeback import loosening
-from takeback.config import Config, parse_config
-from takeback.loosening import holding, to_accept
+from takeback.settings import loosening
+from takeback.settings.loosening import holding, to_accept
+from takeback.settings.toml import Config, parse_config
 
 FREE = """
 [agents]

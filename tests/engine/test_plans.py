@@ -13,7 +13,7 @@ import pytest
 from takeback.core.events import Effect
 from takeback.core.plan import parse_plan
 from takeback.core.rules import PathRules, Rules, ToolRules
-from takeback.engine.plans import Prepared, prepare, run_plan
+from takeback.engine.plans import PreparedPlan, prepare, run_plan
 from takeback.errors import RefusedError, UsageError
 from tests.engine import plan_tools
 from tests.engine.plan_tools import SimpleRuns, calls
@@ -35,7 +35,7 @@ def step(id: str, tool: str, *after: str, **args: Any) -> dict[str, Any]:
 
 def prepared(
     *steps: dict[str, Any], rules: Rules | None = None, autopilot: bool = False, **more: Any
-) -> Prepared:
+) -> PreparedPlan:
     plan = parse_plan(json.dumps({"name": "report", "steps": list(steps), **more}).encode())
     return prepare(
         plan, root=os.getcwd(), rules=rules or Rules(), known={"put": f"{TOOLS}:write"}, autopilot=autopilot

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from takeback.core.events import Process
-from takeback.engine import processes
+from takeback.system import processes
 
 
 class Started:
@@ -44,15 +44,15 @@ def test_what_a_branded_process_starts_carries_the_brand(started: Started) -> No
     one = started()
     count = processes.count()
     two = started("sh", "-c", "env -i setsid sleep 600")
-    found = processes.Table().branded({brand})
+    found = processes.ProcessTable().branded({brand})
     assert {one.pid, two.pid} <= found and old.pid not in found
     # Only what was started since then is read, and that is enough.
-    later = processes.Table(count).branded({brand})
+    later = processes.ProcessTable(count).branded({brand})
     assert two.pid in later and one.pid not in later
     # The next one hides it from what is started after it.
     processes.put_brand(me, processes.new_brand())
     three = started()
-    assert three.pid not in processes.Table().branded({brand})
+    assert three.pid not in processes.ProcessTable().branded({brand})
     assert processes.own_brands(brand) > {brand}
 
 
@@ -69,7 +69,7 @@ def test_one_that_has_ended_is_not_taken_for_another_with_its_number(started: St
     process = started()
     other = Process(process.pid, "1", process.boot, process.host)
     elsewhere = Process(process.pid, process.started, "another boot", process.host)
-    table = processes.Table()
+    table = processes.ProcessTable()
     assert table.alive([process]) == {process.pid}
     assert not table.alive([other, elsewhere])
     assert table.below(other) == set() and process.pid in table.below(processes.this_process())

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from takeback.engine.prune import DAY_US, Limits, prune
+from takeback.engine.prune import DAY_US, RetentionLimits, prune
 from takeback.errors import ConflictError, TakebackError
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 from tests.world.settings import write
 
 from .conftest import Desk
@@ -175,7 +175,7 @@ def test_days_count_from_the_last_time_that_a_state_was_recorded(desk: Desk) -> 
     recent = tb.save("yesterday")
     desk.human("plan", "new")
     tb.save("today")
-    limits = Limits(keep_days=1, keep_checkpoints=0, quota_bytes=0)
+    limits = RetentionLimits(keep_days=1, keep_checkpoints=0, quota_bytes=0)
     prune(tb.journal.read(), [], tb.tracker.observed, tb.store, limits, recent.at_us + DAY_US)
     desk.reopen()
     desk.tb.restore(recent)
@@ -187,7 +187,7 @@ def test_content_older_than_the_days_goes(desk: Desk) -> None:
     old = tb.save()
     desk.human("plan", "new")
     new = tb.save()
-    limits = Limits(keep_days=1, keep_checkpoints=0, quota_bytes=0)
+    limits = RetentionLimits(keep_days=1, keep_checkpoints=0, quota_bytes=0)
     pruned = prune(tb.journal.read(), [], {"files": tb.files}, tb.store, limits, new.at_us + DAY_US)
     assert (pruned.marks_kept, pruned.marks_pruned) == (1, 1)
     with pytest.raises(TakebackError):

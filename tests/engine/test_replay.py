@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 import takeback
-from takeback import config
-from takeback.engine import processes
-from takeback.engine.replay import Moment
+from takeback.engine.describe.replay import ReplayMoment
+from takeback.settings import environment
+from takeback.system import processes
 from tests.engine import remote
 
 from .conftest import Desk
@@ -27,7 +27,7 @@ def _remote() -> None:
     remote.MADE.clear()
 
 
-def told(desk: Desk, run: str, to: str = "") -> list[Moment]:
+def told(desk: Desk, run: str, to: str = "") -> list[ReplayMoment]:
     return list(desk.tb.replay(run, to))
 
 
@@ -74,7 +74,7 @@ def test_the_memory_after_each_moment(desk: Desk) -> None:
     "point",
     [lambda m: m.what == "step edit began", lambda m: m.event == "action-noted", lambda m: m.seq == 4],
 )
-def test_to_any_point(desk: Desk, point: Callable[[Moment], bool]) -> None:
+def test_to_any_point(desk: Desk, point: Callable[[ReplayMoment], bool]) -> None:
     run = a_run(desk)
     every = told(desk, run)
     named = next(moment for moment in every if point(moment))
@@ -180,10 +180,10 @@ def test_the_command_line_is_recorded_unless_it_holds_a_secret(
     began = desk.tb.history.runs[one.id].began
     assert began.command == (sys.executable, "agent.py", "--fast") and began.folder
     monkeypatch.setattr(sys, "orig_argv", ["python", "agent.py", "--password", "hunter2"])
-    assert config.command_line() == ()
+    assert environment.command_line() == ()
     monkeypatch.delattr(main, "__file__")
     monkeypatch.setattr(sys, "orig_argv", ["python"])
-    assert config.command_line() == ()
+    assert environment.command_line() == ()
     with desk.tb.run("two", command=["make", "all"]) as two:
         pass
     assert desk.tb.history.runs[two.id].began.command == ("make", "all")

@@ -7,7 +7,7 @@ import pytest
 
 from takeback.core.change import Target
 from takeback.core.rollback import Verdict
-from takeback.engine.report import ReportItem, RollbackReport
+from takeback.engine.rollback.report import ReportItem, RollbackReport
 from takeback.errors import ConflictError
 
 from .conftest import Desk

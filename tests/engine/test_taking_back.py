@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from takeback.core.rollback import Verdict
-from takeback.engine.report import RollbackReport
+from takeback.engine.rollback.report import RollbackReport
 from takeback.errors import ConflictError, RunBusy, UsageError
-from takeback.opening import open_workspace
 from takeback.testing import crash
+from takeback.workspace.opening import open_workspace
 
 from .conftest import Desk
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from takeback.core.export import as_line, undo_list
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.world import cli
 
 SECRET = "sk-live-abcdefghijklmnop0123456789"

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from takeback import faults
 from takeback.errors import UsageError
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.system import crash_points
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.outbox import tools, workers
 from tests.runs import kill
 from tests.world import cli
@@ -27,7 +27,7 @@ from tests.world.settings import write
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
-POINTS = sorted(point for point in faults.known() if point.startswith("audit-"))
+POINTS = sorted(point for point in crash_points.known() if point.startswith("audit-"))
 
 
 class Ear:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from takeback.core.intents import State
+from takeback.core.intents import IntentState
 from takeback.core.leases import Holder
 from takeback.errors import LeaseHeld
-from takeback.opening import open_workspace
 from takeback.testing.crash import child_environment
+from takeback.workspace.opening import open_workspace
 from tests.clocks import another_time
 from tests.leases.test_processes import prepared
 from tests.outbox import tools
@@ -74,7 +74,7 @@ def jump(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert (code, json.loads(said)["delivered"]) == (0, 0), wrong
         assert [lease.name for lease in tb.leases.live()] == ["src"]
         found = tb.outbox.get(claimed.id)
-        assert found and found.state is State.CLAIMED and found.live
+        assert found and found.state is IntentState.CLAIMED and found.live
         assert tools.said() == []
 
 

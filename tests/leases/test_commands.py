@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 from takeback.core.leases import Holder
-from takeback.engine import processes
-from takeback.workspace import Workspace
+from takeback.system import processes
+from takeback.workspace.workspace import Workspace
 from tests.world import cli
 from tests.world.cli import Result
 

@@ -12,10 +12,10 @@ import pytest
 
 from takeback.core.events import ActionRefused
 from takeback.core.leases import Holder
-from takeback.engine.seam import Action, Denied
+from takeback.engine.runs.actions import Action, Denied
 from takeback.errors import RefusedError
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.agents.driving import Agent
 from tests.world import cli, settings
 from tests.world.cli import Result

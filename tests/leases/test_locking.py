@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from takeback.core.intents import State
+from takeback.core.intents import IntentState
 from takeback.core.lifecycle import Life
-from takeback.engine import lease_keeper
+from takeback.engine.locks import keeper
 from takeback.errors import Deadlock, LeaseHeld, LeaseLost, UsageError
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 SHORT_S = 0.1
 
@@ -32,7 +32,7 @@ def lose(other: Workspace, name: str = "src") -> None:
 @pytest.fixture
 def _asleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody renews: the process stands still, as far as others can tell."""
-    monkeypatch.setattr(lease_keeper.Keeper, "keep", lambda _self, _lease: None)
+    monkeypatch.setattr(keeper.LeaseKeeper, "keep", lambda _self, _lease: None)
 
 
 def test_one_has_it_and_the_other_hears_who(tb: Workspace, other: Workspace) -> None:
@@ -167,7 +167,7 @@ def test_nor_does_it_commit_or_send(tb: Workspace, other: Workspace, root: Path)
     with pytest.raises(LeaseLost):
         work()
     assert tb.history.runs[run.id].life is Life.HANDED_OVER
-    assert [queued.state for queued in tb.outbox.page()] == [State.HELD]
+    assert [queued.state for queued in tb.outbox.page()] == [IntentState.HELD]
     assert (root / "src/a.py").read_text() == "two\n"
 
 
@@ -189,7 +189,7 @@ def test_nor_does_a_step(
 
     with pytest.raises(LeaseLost):
         work()
-    assert [queued.state for queued in tb.outbox.page()] == [State.HELD]
+    assert [queued.state for queued in tb.outbox.page()] == [IntentState.HELD]
     assert [step.life for step in tb.history.runs[run.id].steps.values()] == [Life.FAILED]
     assert tb.history.runs[run.id].life is Life.HANDED_OVER
     assert tb.history.open_actions() == []

@@ -17,9 +17,9 @@ from hypothesis.stateful import (
 )
 
 from takeback.core.leases import Blocked, Holder, Lease
-from takeback.storage.clock import Moment
-from takeback.storage.sqlite import SqliteJournal
-from takeback.storage.sqlite_leases import SqliteLeases
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.storage.journal.sqlite.leases import SqliteLeases
+from takeback.system.clock import BootTime
 
 NAMES = st.sampled_from(["a", "a/b", "a/b/c", "ab", "d", "."])
 RUNS = st.sampled_from(["r1", "r2", "r3"])
@@ -33,7 +33,7 @@ class Machine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.now = 1
         self.journal = SqliteJournal(Path(self.folder.name) / "journal.db")
-        self.leases = SqliteLeases(self.journal, lambda: 0, lambda: Moment("boot", self.now))
+        self.leases = SqliteLeases(self.journal, lambda: 0, lambda: BootTime("boot", self.now))
         self.model: dict[int, tuple[str, str, int, int]] = {}
         self.last = 0
 

@@ -14,16 +14,15 @@ from pathlib import Path
 import apsw
 import pytest
 
-from takeback import faults
 from takeback.core.leases import Holder, Lease
-from takeback.engine import processes
-from takeback.engine.leases import Leases
-from takeback.engine.seam import Action
+from takeback.engine.locks.leases import Leases
+from takeback.engine.runs.actions import Action
 from takeback.errors import LeaseHeld
-from takeback.opening import open_workspace
-from takeback.storage.postgres.journal import PostgresJournal
-from takeback.storage.sqlite import SqliteJournal
-from takeback.workspace import Workspace
+from takeback.storage.journal.postgres.journal import PostgresJournal
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.system import crash_points, processes
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.runs import kill
 from tests.world.settings import write
 
@@ -31,7 +30,7 @@ ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 ROUNDS = 1000
 
 OpenJournal = Callable[[Path], SqliteJournal | PostgresJournal]
-POINTS = sorted(point for point in faults.known() if point.startswith("lease-"))
+POINTS = sorted(point for point in crash_points.known() if point.startswith("lease-"))
 
 
 def race(open_journal: OpenJournal, folder: Path, rounds: int, me: int) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import takeback
-from takeback import arriving
 from takeback.testing import crash
+from takeback.workspace.store import bring
 from tests.machines import tools
 from tests.outbox.sink import Sink, requests
 from tests.resources.postgres.world import Server
@@ -106,12 +106,12 @@ class Shop:
         """The command that brings it there."""
         return ["resume", *more, "--into", str(into), *self.where()]
 
-    def look(self, into: Path) -> arriving.Outlook:
-        return arriving.look(
+    def look(self, into: Path) -> bring.Outlook:
+        return bring.look(
             into, store=os.environ[tools.STORE], workspace=self.name, blobs=os.environ[tools.BLOBS]
         )
 
-    def silent(self, into: Path) -> arriving.Outlook:
+    def silent(self, into: Path) -> bring.Outlook:
         """Wait until nobody shows signs of life any more."""
         with self.two.at_work():
             while True:
@@ -120,16 +120,16 @@ class Shop:
                     return found
                 time.sleep(0.05)
 
-    def moved(self, into: Path) -> arriving.Arrival:
+    def moved(self, into: Path) -> bring.Arrival:
         """Bring it to the other machine."""
         outlook = self.silent(into)
         with self.two.at_work():
-            return arriving.arrive(outlook)
+            return bring.arrive(outlook)
 
-    def moved_now(self, into: Path) -> arriving.Arrival:
+    def moved_now(self, into: Path) -> bring.Arrival:
         """Without waiting."""
         with self.two.at_work():
-            return arriving.arrive(self.look(into))
+            return bring.arrive(self.look(into))
 
     def works_on(self, machine: Machine, root: Path) -> None:
         """The program is started again, with the same key."""

@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 import takeback
-from takeback import arriving, config
 from takeback.errors import RefusedError, SeatHeld, SeatLost, StoreMoved, UsageError
-from takeback.storage import places, stores
-from takeback.storage.registry import Registry
+from takeback.settings import environment
+from takeback.storage.state import location, place
+from takeback.storage.state.registry import Registry
 from takeback.testing import crash
+from takeback.workspace.store import bring
 from tests.machines import tools
 from tests.machines.conftest import DONE, FILES, MEMORY, Shop, memory, tree
 
@@ -63,7 +64,7 @@ def cut_short(point: str, shop: Shop) -> None:
     with shop.two.at_work(), takeback.open(new) as tb:
         assert tb.verify(deep=True) == [] and tb.history.breaches == []
         assert not any(action.kind == "outside" and action.made for action in tb.history.actions.values())
-        assert places.arriving(tb.state) is None
+        assert place.arriving(tb.state) is None
     assert [name for name in os.listdir(new) if name.startswith(".takeback")] == []
 
 
@@ -83,11 +84,11 @@ def test_the_places_are_all_there_are(shop: Shop) -> None:
     new = shop.two.folder("new")
     outlook = shop.silent(new)
     with crash.at("", lambda: None) as passes, shop.two.at_work():
-        arrived = arriving.arrive(outlook)
+        arrived = bring.arrive(outlook)
     mine = {name for name in passes if name.startswith(("arrival-", "seat-", "restore-", "sqlite-sw"))}
     assert mine == {name for name in POINTS if not name.startswith("journal-")}
     assert arrived.is_new and arrived.databases == 1 and arrived.files > 5
-    assert stat.S_IMODE((outlook.state / places.FILE).stat().st_mode) == 0o600
+    assert stat.S_IMODE((outlook.state / place.FILE).stat().st_mode) == 0o600
 
 
 def test_the_command_says_what_it_does(shop: Shop) -> None:
@@ -140,28 +141,28 @@ def test_what_cannot_be_brought_is_refused(shop: Shop) -> None:
     new = shop.two.folder("new")
     with shop.two.at_work():
         with pytest.raises(UsageError, match="from which store"):
-            arriving.look(new)
+            bring.look(new)
         with pytest.raises(UsageError, match="there is no workspace 'nowhere'"):
-            arriving.look(new, store=os.environ[tools.STORE], workspace="nowhere")
+            bring.look(new, store=os.environ[tools.STORE], workspace="nowhere")
         with pytest.raises(UsageError, match="from which workspace"):
-            arriving.look(new, store=os.environ[tools.STORE])
-        blind = arriving.look(new, store=os.environ[tools.STORE], workspace=shop.name)
+            bring.look(new, store=os.environ[tools.STORE])
+        blind = bring.look(new, store=os.environ[tools.STORE], workspace=shop.name)
         assert shop.silent(new).history.marks
         with pytest.raises(UsageError, match="from which bucket"):
-            arriving.arrive(msgspec.structs.replace(blind, seat=None))
+            bring.arrive(msgspec.structs.replace(blind, seat=None))
         assert not new.exists()
         own = shop.two.folder("own")
         own.mkdir()
         takeback.open(own).close()
         with pytest.raises(RefusedError, match="has a history of its own"):
-            arriving.look(own, store=os.environ[tools.STORE], workspace=shop.name)
+            bring.look(own, store=os.environ[tools.STORE], workspace=shop.name)
         (shop.two.disk / "file").write_text("")
         with pytest.raises(RefusedError, match="is not a folder"):
-            arriving.look(shop.two.disk / "file", store=os.environ[tools.STORE], workspace=shop.name)
+            bring.look(shop.two.disk / "file", store=os.environ[tools.STORE], workspace=shop.name)
     assert "go with --into" in shop.two.takeback("resume", "--store", "x", code=2)
     # Nobody began a workspace by asking for one.
     with shop.two.at_work(), pytest.raises(UsageError):
-        arriving.look(new, store=os.environ[tools.STORE], workspace="nowhere")
+        bring.look(new, store=os.environ[tools.STORE], workspace="nowhere")
 
 
 def test_a_slip_is_told_before_anything_of_it_is_kept(shop: Shop, tmp_path: Path) -> None:
@@ -174,14 +175,14 @@ def test_a_slip_is_told_before_anything_of_it_is_kept(shop: Shop, tmp_path: Path
     store, blobs = os.environ[tools.STORE], os.environ[tools.BLOBS]
     with shop.two.at_work():
         with pytest.raises(UsageError, match="nope has nothing of"):
-            arriving.look(new, store=store, workspace=shop.name, blobs=f"file://{nope}")
+            bring.look(new, store=store, workspace=shop.name, blobs=f"file://{nope}")
         with pytest.raises(UsageError, match="begun without a key"):
-            arriving.look(
+            bring.look(
                 new, store=store, workspace=shop.name, blobs=blobs, blobs_key=str(shop.two.disk / "key")
             )
         assert not new.exists()
         assert not [path for path in nope.rglob("*") if path.is_file()]
-        assert arriving.arrive(shop.look(new)).is_new
+        assert bring.arrive(shop.look(new)).is_new
     assert (new / "first.txt").read_text() == "room one"
 
 
@@ -210,9 +211,9 @@ def test_two_who_want_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         shop.silent(new)
     with shop.two.at_work():
         seen = [shop.look(new) for new in (first, second)]
-        arriving.arrive(seen[0])
+        bring.arrive(seen[0])
         with pytest.raises(SeatHeld, match=f"sits in .*:{first}"):
-            arriving.arrive(seen[1])
+            bring.arrive(seen[1])
         with takeback.open(first) as tb:
             tb.save()
         with takeback.open(second) as tb, pytest.raises(SeatLost, match=f"sits in .*:{first}"):
@@ -224,7 +225,7 @@ def test_it_can_be_seen_where_a_workspace_sits(shop: Shop) -> None:
     new = shop.two.folder("new")
     shop.silent(new)
     with shop.two.at_work():
-        arriving.arrive(shop.look(new))
+        bring.arrive(shop.look(new))
         with takeback.open(new) as tb, tb.recording("agent"):
             (new / "made").write_text("x")
     assert "sits      in this folder; it came there " in shop.two.takeback("store", "show", cwd=new)
@@ -251,7 +252,7 @@ def test_an_address_may_name_variables(shop: Shop) -> None:
         f"${tools.BLOBS}",
     )
     with shop.two.at_work():
-        kept = stores.read(Registry(config.state_home()).state_of(new))
+        kept = location.read(Registry(environment.state_home()).state_of(new))
     assert kept and (kept.store, kept.blobs) == (f"${tools.STORE}", f"${tools.BLOBS}")
 
 

@@ -35,14 +35,12 @@ class Subject:
 SUBJECTS = {
     "core": Subject(("core",), ("tests/core",)),
     "rollback": Subject(
-        ("engine/rollback.py", "engine/recovery.py"),
-        ("tests/engine", "tests/runs"),
-        ("tests/world/test_conflicts.py",),
+        ("engine/rollback/rollback.py", "engine/tracking/recovery.py"),
+        ("tests/engine", "tests/world/test_conflicts.py", "tests/world/test_crash.py", "tests/runs"),
     ),
     "restore": Subject(
-        ("resources/files/restore.py", "resources/files/exchange.py"),
-        ("tests/engine", "tests/resources", "tests/agents/test_settings_race.py"),
-        ("tests/world",),
+        ("resources/files/put_back/restore.py", "resources/files/put_back/exchange.py"),
+        ("tests/world", "tests/resources"),
     ),
 }
 

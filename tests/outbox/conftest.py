@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from takeback.core.intents import Queued, State
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.core.intents import IntentState, Queued
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.outbox import tools
 from tests.outbox.sink import Sink
 
@@ -30,7 +30,7 @@ class Place:
     def intents(self) -> list[Queued]:
         return list(self.tb.outbox.page())
 
-    def states(self) -> list[State]:
+    def states(self) -> list[IntentState]:
         return [queued.state for queued in self.intents()]
 
     def sound(self) -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from takeback.core.intents import State
+from takeback.core.intents import IntentState
 from tests.outbox import tools, workers
 from tests.outbox.conftest import Place
 from tests.world import cli
@@ -99,7 +99,7 @@ def test_a_worker_ends_when_it_is_asked_to(place: Place, tmp_path: Path) -> None
         with place.tb.run("mail") as run:
             for n in range(10):
                 run.defer(tools.note, str(n))
-        while place.states() != [State.DELIVERED] * 10:
+        while place.states() != [IntentState.DELIVERED] * 10:
             time.sleep(0.02)
         while not health.exists():
             time.sleep(0.02)
@@ -117,7 +117,7 @@ def test_what_kills_its_workers_is_dead_in_the_end(place: Place) -> None:
     for _ in range(2):
         takeback(place, "outbox", "worker", "--once", "--concurrency", "1", code=9)
     takeback(place, "outbox", "worker", "--once")
-    assert place.states() == [State.DEAD, State.DELIVERED]
+    assert place.states() == [IntentState.DEAD, IntentState.DELIVERED]
     assert [type(record.event).__name__ for record in place.tb.outbox.attempts(poison)] == [
         "IntentAttempted",
         "IntentDied",

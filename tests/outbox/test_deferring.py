@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from takeback.core.intents import State
+from takeback.core.intents import IntentState
 from takeback.core.lifecycle import Life
 from takeback.errors import BackendError, InvariantBroken, RefusedError, UsageError
 from takeback.testing import crash
@@ -20,12 +20,12 @@ def test_nothing_leaves_before_the_run_has_committed(place: Place) -> None:
     with place.tb.run("mail") as run:
         id = run.defer(tools.note, "hello", key="k")
         place.deliver()
-        assert (place.states(), tools.sent()) == ([State.HELD], [])
-    assert place.states() == [State.DUE]
+        assert (place.states(), tools.sent()) == ([IntentState.HELD], [])
+    assert place.states() == [IntentState.DUE]
     tally = place.deliver()
     assert (tally.delivered, tally.failed, tally.dead) == (1, 0, 0)
     (queued,) = place.intents()
-    assert (queued.id, queued.state, queued.result) == (id, State.DELIVERED, {"id": "hello"})
+    assert (queued.id, queued.state, queued.result) == (id, IntentState.DELIVERED, {"id": "hello"})
     assert tools.sent() == [queued.deferred.delivery_key]
     place.deliver()
     assert len(tools.sent()) == 1
@@ -37,7 +37,7 @@ def test_the_run_can_deliver_by_itself(place: Place) -> None:
         run.defer("tests.outbox.tools:note_later", "again")
         run.defer(tools.fail, "no", tries=1000)
     assert [text for _, _, text in tools.said()].count("hello") == 1
-    assert sorted(place.states()) == [State.DELIVERED, State.DELIVERED, State.DUE]
+    assert sorted(place.states()) == [IntentState.DELIVERED, IntentState.DELIVERED, IntentState.DUE]
 
 
 def test_a_delivery_that_breaks_down_is_no_failure_of_the_run(place: Place) -> None:
@@ -49,7 +49,7 @@ def test_a_delivery_that_breaks_down_is_no_failure_of_the_run(place: Place) -> N
     assert place.tb.history.runs[run.id].life is Life.DONE
     assert "the disk is full" in place.tb.notices[-1]
     # What was claimed is free again.
-    assert place.states() == [State.DUE]
+    assert place.states() == [IntentState.DUE]
     place.deliver()
     assert len(tools.sent()) == 1
 
@@ -66,7 +66,7 @@ def test_an_intent_may_leave_with_its_step(place: Place) -> None:
         with pytest.raises(Failure), run.step("two"):
             run.defer(tools.note, "never", release="step")
             raise Failure
-    assert place.states() == [State.DELIVERED, State.DUE, State.CANCELLED]
+    assert place.states() == [IntentState.DELIVERED, IntentState.DUE, IntentState.CANCELLED]
 
 
 def test_a_key_is_one_intent(place: Place) -> None:
@@ -94,7 +94,7 @@ def test_a_run_that_is_continued_does_not_defer_twice(place: Place) -> None:
                 run.defer(tools.note, "c", release="step")
             raise Failure
     # Each attempt was taken back as a whole, so a new one is another one.
-    assert place.states() == [State.CANCELLED] * 6
+    assert place.states() == [IntentState.CANCELLED] * 6
     place.deliver()
     assert tools.sent() == []
 
@@ -139,7 +139,7 @@ def test_an_invariant_that_does_not_hold_releases_nothing(place: Place) -> None:
     with pytest.raises(InvariantBroken), place.tb.run("mail", invariants=[lambda: False]) as run:
         run.defer(tools.note, "a")
     place.deliver()
-    assert (place.states(), tools.sent()) == ([State.CANCELLED], [])
+    assert (place.states(), tools.sent()) == ([IntentState.CANCELLED], [])
 
 
 def test_secrets_are_delivered_and_not_written_down(place: Place) -> None:

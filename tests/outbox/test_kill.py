@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
-from takeback.core.intents import State
+from takeback.core.intents import IntentState
 from takeback.core.lifecycle import Life
-from takeback.opening import open_workspace
+from takeback.system import crash_points
+from takeback.workspace.opening import open_workspace
 from tests.outbox import tools
 from tests.outbox.conftest import QUICK
 from tests.runs.kill import killed_at, places, run
@@ -19,7 +19,7 @@ from tests.world.settings import write
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 TEXTS = ["a", "b", "c"]
-OUTBOX = sorted(point for point in faults.known() if point.startswith("outbox-"))
+OUTBOX = sorted(point for point in crash_points.known() if point.startswith("outbox-"))
 
 
 class Failure(Exception):
@@ -63,7 +63,9 @@ def send_and_fail(folder: Path) -> None:
 def work(folder: Path) -> None:
     """A worker comes by until nothing is left."""
     with open_workspace(folder / "work", home=folder / "state", watching=False) as tb:
-        while any(q.state in (State.DUE, State.QUEUED, State.CLAIMED) for q in tb.outbox.page()):
+        while any(
+            q.state in (IntentState.DUE, IntentState.QUEUED, IntentState.CLAIMED) for q in tb.outbox.page()
+        ):
             tb.courier(concurrency=1).run(once=True)
         assert tb.verify() == []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.core.intents import State
+from takeback.core.intents import IntentState
 from takeback.errors import BackendError
 from tests.outbox.conftest import Place
 from tests.outbox.sink import Sink, effects, requests
@@ -91,8 +91,8 @@ def unfinished(place: Place) -> int:
         counts = place.tb.outbox.counts()
     except BackendError:
         return 1  # the server is away
-    assert State.DEAD not in counts
-    return sum(counts.get(state, 0) for state in (State.DUE, State.QUEUED, State.CLAIMED))
+    assert IntentState.DEAD not in counts
+    return sum(counts.get(state, 0) for state in (IntentState.DUE, IntentState.QUEUED, IntentState.CLAIMED))
 
 
 def attempts_are_counted(place: Place, came: Counter[str]) -> int:
@@ -101,7 +101,7 @@ def attempts_are_counted(place: Place, came: Counter[str]) -> int:
     while page := place.tb.outbox.page(after=after, limit=1000):
         after = page[-1].id
         for queued in page:
-            assert queued.state is State.DELIVERED
+            assert queued.state is IntentState.DELIVERED
             assert queued.attempts >= came[queued.deferred.delivery_key] > 0
             assert len(place.tb.outbox.attempts(queued.id)) == queued.attempts - 1
             attempts += queued.attempts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import _durable_queue as queue
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 from tests.outbox import tools
 from tests.outbox.conftest import Place
 

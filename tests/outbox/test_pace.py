@@ -6,11 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from takeback.core.intents import Outcome, Queued, State
-from takeback.engine.courier import Courier
-from takeback.engine.delivery import Delivery, Manner
-from takeback.engine.pace import AHEAD_MAX, Pace
-from takeback.storage.clock import SystemClock
+from takeback.core.intents import AttemptOutcome, IntentState, Queued
+from takeback.engine.outbox.delivery import Delivery, Manner
+from takeback.engine.outbox.worker import AHEAD_MAX, Pace, Worker
+from takeback.system.clock import SystemClock
 from takeback.testing import crash
 from tests.outbox import tools
 from tests.outbox.conftest import Place
@@ -27,7 +26,7 @@ class Watched(Delivery):
         self._count = 0
         self._lock = threading.Lock()
 
-    def __call__(self, queued: Queued) -> Outcome:
+    def __call__(self, queued: Queued) -> AttemptOutcome:
         with self._lock:
             self._count += 1
             count = self._count
@@ -35,8 +34,8 @@ class Watched(Delivery):
         return super().__call__(queued)
 
 
-def courier(place: Place, before: Callable[[int], object]) -> Courier:
-    return Courier(place.tb.outbox, Watched(before), SystemClock(), concurrency=THREADS)
+def courier(place: Place, before: Callable[[int], object]) -> Worker:
+    return Worker(place.tb.outbox, Watched(before), SystemClock(), concurrency=THREADS)
 
 
 def fill(place: Place, count: int) -> list[str]:
@@ -45,7 +44,7 @@ def fill(place: Place, count: int) -> list[str]:
 
 
 def begun(place: Place) -> list[str]:
-    return [queued.id for queued in place.tb.outbox.page([State.CLAIMED], limit=1000) if queued.begun]
+    return [queued.id for queued in place.tb.outbox.page([IntentState.CLAIMED], limit=1000) if queued.begun]
 
 
 def test_quick_deliveries_share_their_commits(place: Place) -> None:
@@ -86,12 +85,12 @@ def test_what_finds_no_thread_has_not_begun_and_can_be_cancelled(place: Place) -
     while len(begun(place)) > THREADS:
         time.sleep(0.01)
     last = place.tb.outbox.cancel(every[-1])
-    assert (last.state, last.unsure) == (State.CANCELLED, False)
+    assert (last.state, last.unsure) == (IntentState.CANCELLED, False)
     go_on.set()
     thread.join(60)
     assert not thread.is_alive()
     states = [one.state for one in place.tb.outbox.page(limit=1000)]
-    assert (states.count(State.DELIVERED), states.count(State.CANCELLED)) == (119, 1)
+    assert (states.count(IntentState.DELIVERED), states.count(IntentState.CANCELLED)) == (119, 1)
     assert len(tools.sent()) == 119
 
 
@@ -112,13 +111,15 @@ def test_who_stops_has_begun_nothing_that_it_does_not_end(place: Place) -> None:
     go_on.set()
     thread.join(60)
     assert not thread.is_alive()
-    left = [queued for queued in place.tb.outbox.page(limit=1000) if queued.state is not State.DELIVERED]
-    assert left and {(one.state, one.attempts, one.unsure) for one in left} == {(State.DUE, 0, False)}
+    left = [
+        queued for queued in place.tb.outbox.page(limit=1000) if queued.state is not IntentState.DELIVERED
+    ]
+    assert left and {(one.state, one.attempts, one.unsure) for one in left} == {(IntentState.DUE, 0, False)}
     assert len(tools.sent()) == 120 - len(left)
 
 
 def queued(attempts: int = 0) -> Queued:
-    return Queued("i1", "r1", None, 0, State.CLAIMED, attempts=attempts)  # type: ignore[arg-type]
+    return Queued("i1", "r1", None, 0, IntentState.CLAIMED, attempts=attempts)  # type: ignore[arg-type]
 
 
 def test_the_pace_follows_the_deliveries() -> None:

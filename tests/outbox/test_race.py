@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from takeback.core.intents import State
+from takeback.core.intents import IntentState
 from takeback.errors import RollbackIncomplete
 from tests.outbox import tools, workers
 from tests.outbox.conftest import Place
@@ -43,14 +43,14 @@ def race(place: Place, rounds: int) -> None:
         assert (sent[text], unsent[text]) == expected, (text, did)
     # All ends of the race were seen.
     assert {"cancelled", "kept", "compensated"} == set(outcomes.values())
-    assert set(place.states()) == {State.CANCELLED, State.DELIVERED}
+    assert set(place.states()) == {IntentState.CANCELLED, IntentState.DELIVERED}
 
 
 def at_a_moment(place: Place, id: str, chance: random.Random) -> None:
     """At once, soon, or just when a worker has taken it."""
     if chance.random() < 0.5:
         return time.sleep(chance.choice([0, chance.uniform(0, 0.03)]))
-    while (queued := place.tb.outbox.get(id)) and queued.state is State.DUE:
+    while (queued := place.tb.outbox.get(id)) and queued.state is IntentState.DUE:
         time.sleep(0.001)
     time.sleep(chance.choice([0, chance.uniform(0, 0.03)]))
 
@@ -59,7 +59,7 @@ def warm_up(place: Place) -> None:
     """Wait until the worker works."""
     with place.tb.run("first") as run:
         run.defer(tools.note, "first")
-    while State.DELIVERED not in place.states():
+    while IntentState.DELIVERED not in place.states():
         time.sleep(0.01)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.core.intents import IntentAttempted, IntentDied, Queued, State
+from takeback.core.intents import IntentAttempted, IntentDied, IntentState, Queued
 from takeback.errors import RollbackIncomplete, UsageError
 from tests.outbox import tools
 from tests.outbox.conftest import Place
@@ -66,7 +66,7 @@ def test_a_check_finds_what_came_through_without_an_answer(place: Place, sink: S
     check = {"method": "GET", "url": sink.url("orders/1")}
     with place.tb.run("post", deliver=True) as run:
         run.defer("http", "POST", sink.url("broken-after"), json="order 1", check=check)
-    while one(place).state is not State.DELIVERED:
+    while one(place).state is not IntentState.DELIVERED:
         time.sleep(0.01)
         place.deliver()
     assert requests(sink.folder).total() == 1
@@ -92,15 +92,15 @@ def test_what_is_missing_is_named_without_names_of_ours(place: Place, sink: Sink
 @pytest.mark.parametrize(
     "path, state, unsure, said",
     [
-        ("gone", State.DEAD, False, "answered 410 Gone"),
-        ("broken", State.DUE, True, "answered 500"),
-        ("busy", State.DUE, False, "answered 429"),
-        ("mute", State.DUE, True, "gave no answer"),
-        ("slow", State.DUE, True, "gave no answer: ReadTimeout"),
+        ("gone", IntentState.DEAD, False, "answered 410 Gone"),
+        ("broken", IntentState.DUE, True, "answered 500"),
+        ("busy", IntentState.DUE, False, "answered 429"),
+        ("mute", IntentState.DUE, True, "gave no answer"),
+        ("slow", IntentState.DUE, True, "gave no answer: ReadTimeout"),
     ],
 )
 def test_what_an_answer_means(
-    place: Place, sink: Sink, path: str, state: State, unsure: bool, said: str
+    place: Place, sink: Sink, path: str, state: IntentState, unsure: bool, said: str
 ) -> None:
     (place.root / "takeback.toml").write_text("[outbox]\nfirst-pause-s = 60\n")
     before_us = time.time_ns() // 1000
@@ -118,11 +118,11 @@ def test_nobody_there_is_no_doubt(place: Place, sink: Sink) -> None:
     sink.kill()
     with place.tb.run("post", deliver=True) as run:
         run.defer("http", "POST", sink.url(), json=1)
-    assert (one(place).state, one(place).unsure) == (State.DUE, False)
+    assert (one(place).state, one(place).unsure) == (IntentState.DUE, False)
     assert "was not reached" in last(place).why
     sink.start()
     place.tb.courier().run(once=True)
-    while one(place).state is not State.DELIVERED:
+    while one(place).state is not IntentState.DELIVERED:
         time.sleep(0.01)
         place.deliver()
     assert len(effects(sink.folder)) == 1
@@ -131,7 +131,7 @@ def test_nobody_there_is_no_doubt(place: Place, sink: Sink) -> None:
 def test_an_answer_that_is_lost_makes_no_second_effect(place: Place, sink: Sink) -> None:
     with place.tb.run("post", deliver=True) as run:
         run.defer("http", "POST", sink.url("broken-after"), json=1, tries=3)
-    while one(place).state is not State.DEAD:
+    while one(place).state is not IntentState.DEAD:
         time.sleep(0.01)
         place.deliver()
     assert [requests(sink.folder).total(), len(effects(sink.folder))] == [3, 1]
@@ -172,7 +172,7 @@ def test_mail_has_the_key_as_its_message_id(place: Place, monkeypatch: pytest.Mo
                 sender="me@example.net",
             )
     key = one(place).deferred.delivery_key
-    assert one(place).state is State.DELIVERED
+    assert one(place).state is IntentState.DELIVERED
     ((recipients, text),) = server.mails
     assert recipients == ["ann@example.org", "bob@example.org"]
     assert f"Message-ID: <{key}@example.net>" in text
@@ -183,15 +183,15 @@ def test_mail_has_the_key_as_its_message_id(place: Place, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "trouble, state, unsure",
     [
-        ({"RCPT": "550 no such user"}, State.DEAD, False),
-        ({"RCPT": "450 try later"}, State.DUE, False),
-        ({"DATA": "554 no"}, State.DEAD, False),
-        ({"DATA": ""}, State.DUE, True),
-        ({"EHLO": "", "HELO": ""}, State.DUE, False),
+        ({"RCPT": "550 no such user"}, IntentState.DEAD, False),
+        ({"RCPT": "450 try later"}, IntentState.DUE, False),
+        ({"DATA": "554 no"}, IntentState.DEAD, False),
+        ({"DATA": ""}, IntentState.DUE, True),
+        ({"EHLO": "", "HELO": ""}, IntentState.DUE, False),
     ],
 )
 def test_what_a_mail_server_means(
-    place: Place, monkeypatch: pytest.MonkeyPatch, trouble: dict[str, str], state: State, unsure: bool
+    place: Place, monkeypatch: pytest.MonkeyPatch, trouble: dict[str, str], state: IntentState, unsure: bool
 ) -> None:
     with MailServer(trouble) as server:
         monkeypatch.setenv("TAKEBACK_SMTP", server.url)
@@ -204,7 +204,7 @@ def test_what_a_mail_server_means(
 def test_mail_without_a_server_is_a_dead_letter(place: Place) -> None:
     with place.tb.run("mail", deliver=True) as run:
         run.defer("email", to="ann@example.org", subject="x")
-    assert one(place).state is State.DEAD
+    assert one(place).state is IntentState.DEAD
     assert "no mail server" in last(place).why
 
 
@@ -219,22 +219,22 @@ def test_a_command_is_given_the_key(place: Place, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words, state",
     [
-        ([sys.executable, "-c", "raise SystemExit(65)"], State.DEAD),
-        ([sys.executable, "-c", "raise SystemExit(75)"], State.DUE),
-        ([sys.executable, "-c", "import time; time.sleep(60)"], State.DUE),
-        (["/no/such/program"], State.DEAD),
+        ([sys.executable, "-c", "raise SystemExit(65)"], IntentState.DEAD),
+        ([sys.executable, "-c", "raise SystemExit(75)"], IntentState.DUE),
+        ([sys.executable, "-c", "import time; time.sleep(60)"], IntentState.DUE),
+        (["/no/such/program"], IntentState.DEAD),
     ],
 )
-def test_what_the_end_of_a_command_means(place: Place, words: list[str], state: State) -> None:
+def test_what_the_end_of_a_command_means(place: Place, words: list[str], state: IntentState) -> None:
     with place.tb.run("command", deliver=True) as run:
         run.defer("command", words, timeout_s=0.5)
     assert one(place).state is state
 
 
 def test_a_function_that_hangs_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("takeback.engine.courier.LATE_S", 0.1)
+    monkeypatch.setattr("takeback.engine.outbox.worker.LATE_S", 0.1)
     with place.tb.run("hang", deliver=True) as run:
         run.defer(tools.hang, "a", timeout_s=0.1)
         run.defer(tools.note, "b")
     hung, sent = place.intents()
-    assert (hung.state, hung.unsure, sent.state) == (State.DUE, True, State.DELIVERED)
+    assert (hung.state, hung.unsure, sent.state) == (IntentState.DUE, True, IntentState.DELIVERED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from takeback.core.intents import IntentAttempted, Outcome, State
+from takeback.core.intents import AttemptOutcome, IntentAttempted, IntentState
 from takeback.core.rollback import Verdict
 from takeback.errors import RollbackIncomplete
 from tests.outbox import tools
@@ -25,7 +25,7 @@ def test_a_run_that_fails_cancels_what_it_deferred(place: Place) -> None:
     assert "cancelled email to ann@example.org" in str(run.report)
     assert run.report.verdict is Verdict.CLEAN
     place.deliver()
-    assert place.states() == [State.CANCELLED]
+    assert place.states() == [IntentState.CANCELLED]
 
 
 def test_undo_after_the_commit_cancels_what_is_pending(place: Place) -> None:
@@ -34,12 +34,12 @@ def test_undo_after_the_commit_cancels_what_is_pending(place: Place) -> None:
         run.defer(tools.note, "a")
     preview = place.tb.undo(run.id, preview=True)
     assert {item.did for item in preview.items if item.resource == "outbox"} == {"cancelled"}
-    assert place.states() == [State.DUE]
+    assert place.states() == [IntentState.DUE]
     report = place.tb.undo(run.id)
     assert report.verdict is Verdict.CLEAN
     assert not (place.root / "file").exists()
     place.deliver()
-    assert (place.states(), tools.sent()) == ([State.CANCELLED], [])
+    assert (place.states(), tools.sent()) == ([IntentState.CANCELLED], [])
 
 
 def test_what_was_delivered_is_final_and_said_so(place: Place) -> None:
@@ -89,7 +89,7 @@ def test_a_redo_never_sends(place: Place) -> None:
     assert (item.did, item.why) == ("kept", "an intent is never sent again by a redo")
     assert (place.root / "file").read_text() == "x"
     place.deliver()
-    assert (place.states(), tools.sent()) == ([State.CANCELLED], [])
+    assert (place.states(), tools.sent()) == ([IntentState.CANCELLED], [])
 
 
 def test_deferred_again_after_an_undo_it_is_another_one(place: Place) -> None:
@@ -112,7 +112,7 @@ def test_a_step_that_is_taken_back_takes_its_intents_along(place: Place) -> None
             second = run.defer(tools.note, "a", key="k")
     assert first != second
     place.deliver()
-    assert place.states() == [State.CANCELLED, State.DELIVERED]
+    assert place.states() == [IntentState.CANCELLED, IntentState.DELIVERED]
     assert len(tools.sent()) == 1
 
 
@@ -122,7 +122,7 @@ def test_after_an_attempt_without_an_answer_nobody_claims_that_it_never_left(pla
     (queued,) = place.tb.outbox.claim("me", 1, 60)
     place.tb.outbox.start([queued])
     again = IntentAttempted(queued.id, 1, "no answer", 10**18, unsure=True)
-    place.tb.outbox.settle([Outcome(queued, again)])
+    place.tb.outbox.settle([AttemptOutcome(queued, again)])
     for _ in range(2):
         with pytest.raises(RollbackIncomplete) as caught:
             place.tb.undo(run.id)
@@ -140,7 +140,7 @@ def test_a_check_tells_what_became_of_it(place: Place, there: bool) -> None:
     if there:
         tools.say("sent", queued.deferred.delivery_key, "a")
     again = IntentAttempted(queued.id, 1, "no answer", 0, unsure=True)
-    place.tb.outbox.settle([Outcome(queued, again)])
+    place.tb.outbox.settle([AttemptOutcome(queued, again)])
     report = place.tb.undo(run.id)
     assert [(item.did, item.verified) for item in report.items] == [
         ("compensated" if there else "cancelled", True)
@@ -151,7 +151,7 @@ def test_a_check_tells_what_became_of_it(place: Place, there: bool) -> None:
 def test_a_dead_letter_is_cancelled_too(place: Place) -> None:
     with place.tb.run("mail", deliver=True) as run:
         run.defer(tools.refuse, "a")
-    assert place.states() == [State.DEAD]
+    assert place.states() == [IntentState.DEAD]
     assert [(i.did, i.verified) for i in place.tb.undo(run.id).items] == [("cancelled", True)]
 
 
@@ -160,4 +160,4 @@ def test_what_a_human_dropped_is_already_gone(place: Place) -> None:
         id = run.defer(tools.refuse, "a")
     place.tb.outbox.drop(id)
     assert place.tb.undo(run.id).verdict in (Verdict.NOTHING, Verdict.CLEAN)
-    assert place.states() == [State.DROPPED]
+    assert place.states() == [IntentState.DROPPED]

@@ -7,10 +7,10 @@ import threading
 import apsw
 import pytest
 
-from takeback.core.intents import IntentAttempted, IntentDied, Outcome, Queued, State
-from takeback.engine.courier import Courier
-from takeback.engine.delivery import Delivery, Manner
-from takeback.storage.clock import SystemClock
+from takeback.core.intents import AttemptOutcome, IntentAttempted, IntentDied, IntentState, Queued
+from takeback.engine.outbox.delivery import Delivery, Manner
+from takeback.engine.outbox.worker import Worker
+from takeback.system.clock import SystemClock
 from tests.outbox import tools
 from tests.outbox.conftest import Place
 
@@ -18,7 +18,7 @@ from tests.outbox.conftest import Place
 def test_one_that_fails_is_tried_again_and_dies_after_its_last_attempt(place: Place) -> None:
     with place.tb.run("fail") as run:
         id = run.defer(tools.fail, "a", tries=4)
-    while place.states() != [State.DEAD]:
+    while place.states() != [IntentState.DEAD]:
         place.deliver()
     *failed, died = [record.event for record in place.tb.outbox.attempts(id)]
     assert [event.attempt for event in failed if isinstance(event, IntentAttempted)] == [1, 2, 3]
@@ -54,10 +54,10 @@ def test_what_is_revived_is_delivered(place: Place, monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patched:
         patched.delattr(tools, "note_with_undo")
         place.deliver()
-    assert place.states() == [State.DEAD]
+    assert place.states() == [IntentState.DEAD]
     place.tb.outbox.revive(id)
     place.deliver()
-    assert (place.states(), len(tools.sent())) == ([State.DELIVERED], 1)
+    assert (place.states(), len(tools.sent())) == ([IntentState.DELIVERED], 1)
 
 
 def test_lost_arguments_are_a_dead_letter(place: Place) -> None:
@@ -73,7 +73,7 @@ def test_lost_arguments_are_a_dead_letter(place: Place) -> None:
         return view
 
     clock = SystemClock()
-    tally = Courier(place.tb.outbox, Delivery(lost, clock, Manner()), clock).run(once=True)
+    tally = Worker(place.tb.outbox, Delivery(lost, clock, Manner()), clock).run(once=True)
     assert (tally.delivered, tally.dead) == (1, 1)
 
 
@@ -87,7 +87,7 @@ def test_order_is_kept_over_failures(place: Place) -> None:
             run.defer(tools.note, f"c{n}", order=order)
         run.defer(tools.note, "free")
     place.deliver()
-    while State.DUE in place.states():
+    while IntentState.DUE in place.states():
         place.deliver()
     said = [text for _, _, text in tools.said()]
     said.remove("free")
@@ -98,7 +98,7 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_began(place: Place) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(Delivery):
-        def __call__(self, queued: Queued) -> Outcome:
+        def __call__(self, queued: Queued) -> AttemptOutcome:
             begun.set()
             assert go_on.wait(30)
             return super().__call__(queued)
@@ -107,7 +107,7 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_began(place: Place) -> None:
         for n in range(5):
             run.defer(tools.note, str(n))
     clock = SystemClock()
-    courier = Courier(place.tb.outbox, Slow(lambda view, full: view, clock, Manner()), clock, concurrency=2)
+    courier = Worker(place.tb.outbox, Slow(lambda view, full: view, clock, Manner()), clock, concurrency=2)
     thread = threading.Thread(target=courier.run)
     thread.start()
     begun.wait(30)
@@ -115,11 +115,11 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_began(place: Place) -> None:
     go_on.set()
     thread.join(30)
     assert not thread.is_alive()
-    delivered = place.states().count(State.DELIVERED)
+    delivered = place.states().count(IntentState.DELIVERED)
     assert delivered == len(tools.sent()) == courier.tally.delivered > 0
     # What it had not begun is free for others at once, and has no attempt behind it.
-    assert {(q.state, q.attempts) for q in place.intents() if q.state is not State.DELIVERED} <= {
-        (State.DUE, 0)
+    assert {(q.state, q.attempts) for q in place.intents() if q.state is not IntentState.DELIVERED} <= {
+        (IntentState.DUE, 0)
     }
     assert place.tb.outbox.owners() == []
 
@@ -132,17 +132,17 @@ def test_a_check_spares_the_second_sending(place: Place) -> None:
     tools.say("sent", queued.deferred.delivery_key, "a")
     place.tb.outbox.free("gone")
     place.deliver()
-    assert (place.states(), len(tools.sent())) == ([State.DELIVERED], 1)
+    assert (place.states(), len(tools.sent())) == ([IntentState.DELIVERED], 1)
     assert place.intents()[0].result == {"id": "a"}
 
 
 def test_metrics_are_told(place: Place) -> None:
-    from takeback.engine.telemetry import Instruments
+    from takeback.engine.outbox.metrics import Instruments
 
     instruments = Instruments(place.tb.outbox)
     with place.tb.run("mail") as run:
         run.defer(tools.note, "a")
-    told: list[Outcome] = []
+    told: list[AttemptOutcome] = []
     place.tb.courier(told=told.append).run(once=True)
     instruments.count(told[0])
     assert [observed.value for observed in instruments._observe(None)] == [1]

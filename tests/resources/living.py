@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 
 if __name__ == "__main__":
     root, home, script = sys.argv[1:]

@@ -10,9 +10,9 @@ import pytest
 
 import takeback
 from takeback.core.rollback import Verdict
-from takeback.opening import open_workspace
-from takeback.resources.files.exclude import excluder
-from takeback.workspace import Workspace
+from takeback.resources.files.look.exclude import excluder
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.world.settings import write
 
 # A pattern, what it leaves out, and what it does not.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback.resources.files import capture
-from takeback.storage.packs import bulk
+from takeback.resources.files.look import capture
+from takeback.storage.content.packs.ingest import parallel
 
 FILES = 120
 SETTLED_S = 0.05
@@ -19,8 +19,8 @@ SETTLED_S = 0.05
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(capture, "BULK_FILES_MIN", 20)
-    monkeypatch.setattr(bulk, "WORTH_FILES", 20)
-    monkeypatch.setattr(bulk, "BATCH_FILES", 8)
+    monkeypatch.setattr(parallel, "WORTH_FILES", 20)
+    monkeypatch.setattr(parallel, "BATCH_FILES", 8)
     root = tmp_path / "tree"
     for number in range(FILES):
         folder = root / f"{number % 7}/{number % 3}"
@@ -38,17 +38,17 @@ def contents(root: Path) -> dict[str, bytes]:
 def test_everything_is_kept_whether_or_not_a_worker_dies(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    dismiss = bulk._Worker.dismiss
+    dismiss = parallel._Worker.dismiss
     dismissed = []
 
-    def ended(worker: bulk._Worker) -> None:
+    def ended(worker: parallel._Worker) -> None:
         dismissed.append(worker)
         if dies and worker._process is not None:
             worker._process.kill()
             worker._process.wait()
         dismiss(worker)
 
-    monkeypatch.setattr(bulk._Worker, "dismiss", ended)
+    monkeypatch.setattr(parallel._Worker, "dismiss", ended)
     before = contents(tree)
     with takeback.open(tree, home=tmp_path / "home") as tb:
         checkpoint = tb.save("first")
@@ -66,13 +66,13 @@ def test_a_file_that_goes_while_the_tree_is_found_is_no_trouble(
 ) -> None:
     victim = tree / "6/2/41.txt"
     assert victim.exists()
-    feed = bulk._Worker.feed
+    feed = parallel._Worker.feed
 
-    def remove_and_feed(worker: bulk._Worker, work: object) -> None:
+    def remove_and_feed(worker: parallel._Worker, work: object) -> None:
         victim.unlink(missing_ok=True)
         feed(worker, work)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(bulk._Worker, "feed", remove_and_feed)
+    monkeypatch.setattr(parallel._Worker, "feed", remove_and_feed)
     with takeback.open(tree, home=tmp_path / "home") as tb:
         tb.save("first")
         assert tb.files.counted()[0] == FILES - 1

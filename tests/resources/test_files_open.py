@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from takeback.errors import ConflictError
-from takeback.opening import open_workspace
-from takeback.resources.files.capture import RACY_NS
-from takeback.resources.files.writers import Writers
-from takeback.workspace import Workspace
+from takeback.resources.files.look.capture import RACY_NS
+from takeback.resources.files.put_back.writers import Writers
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.world.picture import differences, picture
 
 APPENDS = """

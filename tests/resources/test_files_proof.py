@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from takeback import forked
-from takeback.opening import open_workspace
-from takeback.resources.files import proof
-from takeback.workspace import Workspace
+from takeback.resources.files.look import proof
+from takeback.system import second_process
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 
 
 @pytest.fixture(params=["one process", "two processes"])
 def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     two = request.param == "two processes"
     monkeypatch.setattr(proof, "PARALLEL_BYTES_MIN", 0)
-    monkeypatch.setattr(forked, "possible", lambda: two)
+    monkeypatch.setattr(second_process, "possible", lambda: two)
 
 
 def lie(path: Path) -> None:
@@ -30,12 +30,12 @@ def lie(path: Path) -> None:
 def believe(tb: Workspace, name: str) -> None:
     """Let the record have the times that the file has now."""
     from takeback.resources.files.entry import key_of
-    from takeback.resources.files.tree import Row
+    from takeback.resources.files.tree.tree import TreeRow
 
     folder = tb.files._observer.known.find(os.fsencode(os.path.dirname(name)))
     assert folder is not None
     base = os.fsencode(os.path.basename(name))
-    folder.files[base] = Row(folder.files[base].entry, key_of((tb.root / name).stat()))
+    folder.files[base] = TreeRow(folder.files[base].entry, key_of((tb.root / name).stat()))
 
 
 @pytest.mark.usefixtures("processes")

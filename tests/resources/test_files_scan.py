@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from takeback.opening import open_workspace
-from takeback.resources.files import index, scan
-from takeback.resources.files.capture import RACY_NS
 from takeback.resources.files.entry import key_of
-from takeback.workspace import Workspace
+from takeback.resources.files.look import scan
+from takeback.resources.files.look.capture import RACY_NS
+from takeback.resources.files.tree import cache as tree_cache
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 
 
 def names(tb: Workspace) -> set[str]:
@@ -189,7 +190,7 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-5]),
     "altered": lambda path: path.write_bytes(path.read_bytes()[:-5] + b"xxxxx"),
     "of a later format": lambda path: path.write_bytes(path.read_bytes().replace(b"index ", b"index 9", 1)),
-    "of nonsense": lambda path: path.write_bytes(index.MAGIC + bytes(500)),
+    "of nonsense": lambda path: path.write_bytes(tree_cache.MAGIC + bytes(500)),
 }
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from takeback.core.events import Mark
-from takeback.opening import open_workspace
-from takeback.resources.files import linux, observer, scan
-from takeback.resources.files.entry import Entry, join
-from takeback.resources.files.watch import Drained, Watcher
-from takeback.workspace import Workspace
+from takeback.resources.files.entry import FileEntry, join
+from takeback.resources.files.look import observer, scan
+from takeback.resources.files.look.watch import Drained, Watcher
+from takeback.system import linux
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(not linux.available(), reason="not on this platform: no inotify")
 
@@ -39,7 +40,7 @@ def mark(tb: Workspace) -> Mark:
     return found
 
 
-def entries(tb: Workspace) -> dict[bytes, Entry]:
+def entries(tb: Workspace) -> dict[bytes, FileEntry]:
     """All that is known of the tree."""
     found = {}
     for path, folder in tb.files._observer.known.walk():

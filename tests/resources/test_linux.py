@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.resources.files import linux
-from takeback.resources.files.place import FOLDER_FLAGS, Place
+from takeback.system import linux
+from takeback.system.beneath import FOLDER_FLAGS, RootFolder
 
 pytestmark = pytest.mark.skipif(
     not linux.available(), reason="not on this platform: no inotify, no renameat2"
@@ -54,7 +54,7 @@ def test_a_place_opens_folders_with_or_without_the_call(
     (tmp_path / "a/link").symlink_to("b")
     if old_kernel:
         monkeypatch.setattr(linux, "_openat2", None)
-    place = Place(tmp_path)
+    place = RootFolder(tmp_path)
     with place.folder(b"a/b/c") as fd:
         assert os.path.samestat(os.fstat(fd), os.stat(tmp_path / "a/b/c"))
     with pytest.raises(NotADirectoryError), place.folder(b"a/link/c"):

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from takeback.core.codec import text_of
 from takeback.errors import CorruptionError, FormatTooNew
-from takeback.ports import Reached, Survey
-from takeback.resources.files.survey import Limits, Surveyor
-from takeback.resources.files.view import Picture, Scope, View, decode, encode
+from takeback.ports.foresight import Reached, Survey
+from takeback.resources.files.outside.scope import OutsideScope, Picture, Scope, decode, encode
+from takeback.resources.files.outside.survey import CaptureLimits, OutsideSurveyor
 
-DEFAULT = Limits()
+DEFAULT = CaptureLimits()
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def ground(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def survey(ground: Path, *named: Reached | str, limits: Limits = DEFAULT) -> Survey:
-    look = Surveyor(ground / "work", ground / "state", lambda: limits)
+def survey(ground: Path, *named: Reached | str, limits: CaptureLimits = DEFAULT) -> Survey:
+    look = OutsideSurveyor(ground / "work", ground / "state", lambda: limits)
     return look(one if isinstance(one, Reached) else Reached(str(ground / one)) for one in named)
 
 
@@ -71,17 +71,17 @@ def test_a_place_holds_what_is_named_below_it(ground: Path) -> None:
 @pytest.mark.parametrize(
     "limits, why",
     [
-        (Limits(files=3), "more than 3 files"),
-        (Limits(bytes=7), "more than 0 MB"),
-        (Limits(capture=False), "takeback.toml says"),
+        (CaptureLimits(files=3), "more than 3 files"),
+        (CaptureLimits(bytes=7), "more than 0 MB"),
+        (CaptureLimits(capture=False), "takeback.toml says"),
     ],
 )
-def test_what_is_over_a_limit_is_left_out_as_a_whole(ground: Path, limits: Limits, why: str) -> None:
+def test_what_is_over_a_limit_is_left_out_as_a_whole(ground: Path, limits: CaptureLimits, why: str) -> None:
     found = survey(ground, "other", "other/a", limits=limits)
     said = (*found.missed, *found.stated)
     assert f"{ground}/other was not captured: " in said[0] and why in said[0]
     assert found.places == ((str(ground / "other/a"),) if limits.capture else ())
-    assert survey(ground, "other", limits=Limits(files=0, bytes=0)).places == (str(ground / "other"),)
+    assert survey(ground, "other", limits=CaptureLimits(files=0, bytes=0)).places == (str(ground / "other"),)
 
 
 @pytest.mark.parametrize("path", ["/", "/proc/self", "/sys", "/dev/sda"])
@@ -117,14 +117,14 @@ def test_a_wildcard_means_what_begins_so(ground: Path) -> None:
 
     assert places(ground, wild("foo-")) == ["other/a", "shared/foo-1", "shared/foo-2", "shared/foo-link"]
     assert places(ground, wild("nothing")) == []
-    found = survey(ground, wild(""), limits=Limits(files=2))
+    found = survey(ground, wild(""), limits=CaptureLimits(files=2))
     assert found.places == () and found.missed[0].startswith(f"{ground}/shared/* was not captured: with")
 
 
 def test_a_path_that_is_only_named_is_captured_where_it_is_a_file(ground: Path) -> None:
     named = [Reached(str(ground / name), perhaps=True) for name in ("other", "other/a", "new")]
     assert places(ground, *named) == ["new", "other/a"]
-    found = survey(ground, *named, limits=Limits(bytes=2))
+    found = survey(ground, *named, limits=CaptureLimits(bytes=2))
     assert found.missed == () and len(found.stated) == 1
 
 
@@ -147,8 +147,8 @@ def scope(folder: str, places: str = "", paths: str = "") -> Scope:
     return Scope(folder.encode(), frozenset(places.encode().split()), frozenset(paths.encode().split()))
 
 
-def view(places: str = "", paths: str = "") -> View:
-    return View(frozenset(places.encode().split()), frozenset(paths.encode().split()))
+def view(places: str = "", paths: str = "") -> OutsideScope:
+    return OutsideScope(frozenset(places.encode().split()), frozenset(paths.encode().split()))
 
 
 def test_a_folder_that_goes_in_this_moment_is_no_fault(ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_a_folder_that_goes_in_this_moment_is_no_fault(ground: Path, monkeypatch
             raise FileNotFoundError(2, "No such file or directory")
         return os.lstat(path)
 
-    monkeypatch.setattr("takeback.resources.files.survey._stat", gone)
+    monkeypatch.setattr("takeback.resources.files.outside.survey._stat", gone)
     found = survey(ground, "other/a")
     assert found.places == () and "other cannot be looked at" in found.missed[0]
 
@@ -184,7 +184,7 @@ def test_a_scope_shows_what_is_in_it_and_what_leads_there() -> None:
 
 
 def test_a_picture_is_read_back_and_damage_is_told() -> None:
-    one, none = view("/a /b", "/c"), View()
+    one, none = view("/a /b", "/c"), OutsideScope()
     data = encode(one, none, {})
     assert decode(data, "x") == Picture(1, one, none, {})
     assert encode(view("/b /a", "/c"), none, {}) == data
@@ -212,7 +212,7 @@ def test_every_path_in_view_is_seen_from_one_folder(
     places: list[list[bytes]], paths: list[list[bytes]], asked: list[bytes]
 ) -> None:
     """And what is not in view is not seen, but for folders that lead there."""
-    here = View(*(frozenset(b"/" + b"/".join(one) for one in some) for some in (places, paths)))
+    here = OutsideScope(*(frozenset(b"/" + b"/".join(one) for one in some) for some in (places, paths)))
     path = b"/" + b"/".join(asked)
     shown = [s for s in here.scopes() if (inner := s.inner(path)) and not s.excluded(())(inner)]
     leads_there = any(other.startswith(path + b"/") for other in here.paths | here.places)

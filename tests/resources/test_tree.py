@@ -11,13 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from takeback.errors import CorruptionError, FormatTooNew
-from takeback.resources.files import deltas
-from takeback.resources.files import tree as trees
-from takeback.resources.files.deltas import Deltas
-from takeback.resources.files.entry import FIFO, FILE, FOLDER, LINK, Entry, entry_of, join, split, version_of
-from takeback.resources.files.tree import Folder, Row
+from takeback.resources.files.entry import (
+    FIFO,
+    FILE,
+    FOLDER,
+    LINK,
+    FileEntry,
+    entry_of,
+    join,
+    split,
+    version_of,
+)
+from takeback.resources.files.tree import deltas
+from takeback.resources.files.tree import tree as trees
+from takeback.resources.files.tree.deltas import Deltas
+from takeback.resources.files.tree.tree import TreeFolder, TreeRow
 
-Model = dict[bytes, Entry]
+Model = dict[bytes, FileEntry]
 """A tree as plain paths."""
 
 
@@ -39,16 +49,16 @@ class Shelf:
         return self.held[name]
 
 
-def file(content: bytes = b"x" * 32, **fields: int) -> Entry:
-    return msgspec.structs.replace(Entry(FILE, 0o644, 0, 0, 1, 1, content), **fields)
+def file(content: bytes = b"x" * 32, **fields: int) -> FileEntry:
+    return msgspec.structs.replace(FileEntry(FILE, 0o644, 0, 0, 1, 1, content), **fields)
 
 
-def folder(mode: int = 0o755) -> Entry:
-    return Entry(FOLDER, mode, 0, 0, 1, 0)
+def folder(mode: int = 0o755) -> FileEntry:
+    return FileEntry(FOLDER, mode, 0, 0, 1, 0)
 
 
-def build(model: Model) -> Folder:
-    root = Folder(model[b""], None)
+def build(model: Model) -> TreeFolder:
+    root = TreeFolder(model[b""], None)
     for path, entry in sorted(model.items()):
         if not path:
             continue
@@ -56,13 +66,13 @@ def build(model: Model) -> Folder:
         parent = root.find(above)
         assert parent is not None
         if entry.kind == FOLDER:
-            parent.folders[name] = Folder(entry, None)
+            parent.folders[name] = TreeFolder(entry, None)
         else:
-            parent.files[name] = Row(entry, None)
+            parent.files[name] = TreeRow(entry, None)
     return root
 
 
-def flat(root: Folder) -> Model:
+def flat(root: TreeFolder) -> Model:
     found = {}
     for path, here in root.walk():
         found[path] = msgspec.structs.replace(here.entry, content=b"")
@@ -85,8 +95,8 @@ NUMBERS = st.integers(0, 2**32)
 
 
 @st.composite
-def leaves(draw: st.DrawFn) -> Entry:
-    return Entry(
+def leaves(draw: st.DrawFn) -> FileEntry:
+    return FileEntry(
         draw(st.sampled_from([FILE, LINK, FIFO])),
         draw(st.integers(0, 0o7777)),
         draw(NUMBERS),
@@ -145,7 +155,7 @@ def test_a_diff_is_every_path_that_differs_and_no_other(before: Model, after: Mo
 
 
 @given(leaves())
-def test_an_entry_survives_the_journal(entry: Entry) -> None:
+def test_an_entry_survives_the_journal(entry: FileEntry) -> None:
     version = version_of(entry)
     data = msgspec.json.decode(msgspec.json.encode(version), type=type(version))
     assert entry_of(data) == entry
@@ -166,10 +176,10 @@ def numbered(count: int) -> Model:
     return {b"": folder(), b"big": folder(), **{b"big/file-%06d" % n: file() for n in range(count)}}
 
 
-CHANGES: dict[str, Callable[[Folder], object]] = {
-    "changed": lambda big: big.files.update({b"file-010000": Row(file(b"y" * 32), None)}),
-    "added": lambda big: big.files.update({b"file-010000x": Row(file(), None)}),
-    "added in front": lambda big: big.files.update({b"a": Row(file(), None)}),
+CHANGES: dict[str, Callable[[TreeFolder], object]] = {
+    "changed": lambda big: big.files.update({b"file-010000": TreeRow(file(b"y" * 32), None)}),
+    "added": lambda big: big.files.update({b"file-010000x": TreeRow(file(), None)}),
+    "added in front": lambda big: big.files.update({b"a": TreeRow(file(), None)}),
     "removed": lambda big: big.files.pop(b"file-010000"),
 }
 
@@ -207,7 +217,7 @@ def test_a_damaged_node_is_named(data: bytes) -> None:
 # States as deltas
 
 
-def touched(before: Model, after: Model) -> dict[bytes, Entry | None]:
+def touched(before: Model, after: Model) -> dict[bytes, FileEntry | None]:
     return {path: before.get(path) for path in before.keys() | after.keys()}
 
 
@@ -231,7 +241,7 @@ def test_a_state_is_the_same_tree_whether_stored_whole_or_not(some: list[Model],
         for path in {path for other in some for path in other}:
             assert trees.same(deltas.lookup(name, path, shelf.get), model.get(path))
             inside = {split(below)[1] for below in model if below and split(below)[0] == path}
-            assert deltas.State(name, shelf.get).folder(path).keys() == inside
+            assert deltas.StoredTree(name, shelf.get).folder(path).keys() == inside
     for start, before in zip(names, some, strict=True):
         for end, after in zip(names, some, strict=True):
             told = {path: (old, new) for path, old, new in deltas.diff(start, end, shelf.get)}
@@ -279,7 +289,7 @@ def test_many_small_changes_are_folded_into_a_whole_tree(monkeypatch: pytest.Mon
         model = model | {b"big/file-%06d" % n: file(b"%032d" % n)}
         some.append(model)
     names = steps(some, shelf)
-    sizes = [len(deltas.State(name, shelf.get).changed) for name in names]
+    sizes = [len(deltas.StoredTree(name, shelf.get).changed) for name in names]
     assert max(sizes) < 10 and sizes.count(0) == 4
     assert flat(trees.load(names[len(sizes) - 1 - sizes[::-1].index(0)], shelf.get)).keys() == model.keys()
 
@@ -288,11 +298,11 @@ def test_many_small_changes_are_folded_into_a_whole_tree(monkeypatch: pytest.Mon
 def test_a_damaged_delta_is_named(data: bytes) -> None:
     shelf = Shelf()
     with pytest.raises(CorruptionError, match="b3:"):
-        deltas.State(shelf.put(data), shelf.get)
+        deltas.StoredTree(shelf.put(data), shelf.get)
 
 
 def test_a_kind_of_node_from_the_future_is_refused() -> None:
     shelf = Shelf()
-    for read in (trees.read_node, deltas.State):
+    for read in (trees.read_node, deltas.StoredTree):
         with pytest.raises(FormatTooNew, match="kind 3"):
             read(shelf.put(b"\x92\x03\x90"), shelf.get)

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from takeback.resources.files import linux, watch
 from takeback.resources.files.entry import join
-from takeback.resources.files.watch import Watcher
+from takeback.resources.files.look import watch
+from takeback.resources.files.look.watch import Watcher
+from takeback.system import linux
 
 pytestmark = pytest.mark.skipif(not linux.available(), reason="not on this platform: no inotify")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.opening import open_workspace
 from takeback.resources.calls import resource
+from takeback.workspace.opening import open_workspace
 from tests.runs import service
 from tests.runs.scene import Scene
 

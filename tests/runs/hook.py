@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 import takeback
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 
 
 def answer(given: takeback.Action | takeback.Denied | takeback.Ask) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import takeback.workspace  # noqa: F401  what declares its places is loaded before the fork
-from takeback import faults
+import takeback.workspace.workspace  # noqa: F401  what declares its places is loaded before the fork
 from takeback.errors import TakebackError
+from takeback.system import crash_points
 
 KILLED = -signal.SIGKILL
 BROKEN = 70
@@ -22,7 +22,7 @@ BROKEN = 70
 Program = Callable[..., object]
 
 
-def start(program: Program, *given: Any, hook: faults.Hook | None = None, errors: Path) -> int:
+def start(program: Program, *given: Any, hook: crash_points.Hook | None = None, errors: Path) -> int:
     """Run a program in a fork; its exit code is 0, that of a Takeback error, or BROKEN with the trace in `errors`."""
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -38,7 +38,7 @@ def start(program: Program, *given: Any, hook: faults.Hook | None = None, errors
         try:
             # These programs write the same again when they are started again; of two at once each sees the other.
             warnings.filterwarnings("ignore", "step .* was done already", UserWarning)
-            faults.set_hook(hook)
+            crash_points.set_hook(hook)
             program(*given)
             code = 0
         except TakebackError as error:

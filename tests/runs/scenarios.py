@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from takeback.engine.runs import Run
-from takeback.engine.steps import Step
+from takeback.engine.runs.run import Run
+from takeback.engine.runs.step import Step
 from tests.runs import tools
 from tests.runs.scene import Scene, Seen
 from tests.runs.service import ask

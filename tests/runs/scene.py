@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from takeback.testing.crash import child_environment
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 from tests.runs.service import ask
 from tests.world.picture import Picture, differences, picture
 

@@ -12,7 +12,7 @@ import pytest
 import takeback
 from takeback.core.lifecycle import Life
 from takeback.errors import RunBusy
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 from tests.cli.processes import wait_for
 
 Let = Callable[[], object]

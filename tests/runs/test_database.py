@@ -14,7 +14,7 @@ import pytest
 import takeback
 from takeback.core.lifecycle import Life
 from takeback.errors import ConflictError, UsageError
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 from tests.runs import kill
 from tests.runs.scene import Scene
 from tests.world.settings import write

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from takeback.engine.runs import Run
+from takeback.engine.runs.run import Run
 from tests.git_world import picture as repositories
 from tests.resources.postgres.world import Server, Shop, rows_of
 from tests.runs import service, tools

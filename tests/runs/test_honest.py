@@ -74,7 +74,7 @@ def one_case(scene: Scene, chance: random.Random, key: str) -> Verdict | None:
 def test_no_report_says_clean_while_the_world_differs(
     scene: Scene, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("takeback.engine.calling.PAUSE_S", 0.0)
+    monkeypatch.setattr("takeback.engine.runs.call.PAUSE_S", 0.0)
     chance = random.Random(f"honest {batch}")
     verdicts: Counter[Verdict | None] = Counter()
     for number in range(CASES):
@@ -90,7 +90,7 @@ def test_a_run_that_goes_on_in_spite_of_it_all_books_once(
     scene: Scene, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Handed over and given back until it is through: at no time is anything booked twice."""
-    monkeypatch.setattr("takeback.engine.calling.PAUSE_S", 0.0)
+    monkeypatch.setattr("takeback.engine.runs.call.PAUSE_S", 0.0)
     chance = random.Random(f"through {batch}")
     for number in range(CASES // 4):
         ask("reset")

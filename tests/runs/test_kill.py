@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from takeback.core.lifecycle import Life
-from takeback.engine.calls import in_doubt
-from takeback.opening import open_workspace
+from takeback.engine.runs.recorded_calls import in_doubt
 from takeback.resources.calls import resource
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.runs import service, tools
 from tests.runs.kill import BROKEN, killed_at, places, run, start
 from tests.runs.kill import end as ended

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 import takeback
-from takeback import ABSENT, Call, faults
+from takeback import ABSENT, Call
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Verdict
 from takeback.core.values import DEEPEST, plain
-from takeback.engine import recorder
-from takeback.engine.ground import name_in_rules
+from takeback.engine.gate.rules import name_in_rules
+from takeback.engine.runs import recorder
 from takeback.errors import HandedOver, RefusedError, RollbackIncomplete, UsageError
+from takeback.system import crash_points
 from tests.runs import tools
 from tests.runs.scene import Scene, items, made
 
@@ -77,14 +78,14 @@ def test_a_result_that_cannot_be_kept(scene: Scene, kind: str, function: Any) ->
 
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    reach = faults.reach
+    reach = crash_points.reach
 
     def reached(point: str) -> None:
         if point == where:
             raise KeyboardInterrupt
         reach(point)
 
-    monkeypatch.setattr(faults, "reach", reached)
+    monkeypatch.setattr(crash_points, "reach", reached)
 
 
 @pytest.mark.parametrize("where", [recorder.RECORDED, recorder.MADE, recorder.ENDED])

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from takeback.core.rollback import Verdict
-from takeback.engine.report import RollbackReport
-from takeback.engine.runs import Run
+from takeback.engine.rollback.report import RollbackReport
+from takeback.engine.runs.run import Run
 from tests.runs.scenarios import GRANULARITIES, Failure, Fault, Play, Scenario, generate
 from tests.runs.scene import Scene
 from tests.runs.service import Refused, ask

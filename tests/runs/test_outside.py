@@ -10,7 +10,7 @@ import pytest
 
 import takeback
 from takeback.core.events import Effect
-from takeback.engine.sessions import Session
+from takeback.engine.runs.session import Session
 from takeback.testing import crash
 from tests.runs.scene import Scene
 

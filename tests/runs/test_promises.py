@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import takeback
-from takeback import Call, faults
+from takeback import Call
 from takeback.core.rollback import Verdict
-from takeback.engine import recorder
+from takeback.engine.runs import recorder
 from takeback.errors import RollbackIncomplete, UsageError
+from takeback.system import crash_points
 from takeback.testing.crash import child_environment
 from tests.runs import tools
 from tests.runs.scene import Scene, items
@@ -103,7 +104,7 @@ def test_a_clean_up_leaves_values_that_are_about_to_be_recorded(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     run = scene.tb.run("clean-up")
-    reach, close = faults.reach, recorder.Recorder.close
+    reach, close = crash_points.reach, recorder.Recorder.close
 
     def reached(point: str) -> None:
         if point == where:
@@ -115,7 +116,7 @@ def test_a_clean_up_leaves_values_that_are_about_to_be_recorded(
             clean_up(scene)
         close(self, *args, **kwargs)
 
-    monkeypatch.setattr(faults, "reach", reached)
+    monkeypatch.setattr(crash_points, "reach", reached)
     monkeypatch.setattr(recorder.Recorder, "close", closing)
     with run:
         scene.human("made", "by the agent")

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import takeback
+from takeback.core.entities import Approval
 from takeback.core.events import ActionBegan
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Approval
 from takeback.errors import RefusedError, TakebackError, UsageError
-from takeback.opening import open_workspace
 from takeback.testing.crash import child_environment
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.runs import tools
 from tests.runs.scene import Scene, made
 

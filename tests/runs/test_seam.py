@@ -191,7 +191,7 @@ def test_a_session_outlives_hooks_and_not_its_agent(
 def test_without_an_agent_to_watch_only_a_word_settles_it(
     scene: Scene, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("takeback.engine.waiting.BUSY_WAIT_S", 0.0)
+    monkeypatch.setattr("takeback.engine.rollback.busy.BUSY_WAIT_S", 0.0)
     began = hook("begin", "S", "c1", "Bash")
     scene.human("made", "by whom?")
     with pytest.raises(takeback.RunBusy, match="still running") as busy:

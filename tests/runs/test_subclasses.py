@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from takeback import Call, action
-from takeback.core.subjects import Approval
+from takeback.core.entities import Approval
 from takeback.errors import UsageError
 from tests.runs.scene import Scene
 

@@ -12,12 +12,12 @@ import pytest
 
 import takeback
 from takeback import action
+from takeback.core.entities import Approval
 from takeback.core.events import ActionRefused, Effect
 from takeback.core.rollback import Verdict
-from takeback.core.subjects import Approval
-from takeback.engine.seam import Action, Denied
+from takeback.engine.runs.actions import Action, Denied
 from takeback.errors import RefusedError, UsageError
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 from tests.runs.scene import Scene
 
 

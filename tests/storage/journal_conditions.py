@@ -15,9 +15,9 @@ from pathlib import Path
 
 from takeback.core.events import CheckpointTaken
 from takeback.errors import BackendError
-from takeback.storage import sqlite_file
-from takeback.storage.private import private_folder
-from takeback.storage.sqlite import SqliteJournal
+from takeback.storage.journal.sqlite import file as sqlite_file
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.system.private_files import private_folder
 
 NOBODY = 65534
 

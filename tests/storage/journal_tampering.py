@@ -13,12 +13,12 @@ from takeback.core import ids
 from takeback.core.codec import digest
 from takeback.core.events import CheckpointTaken, RunBegan, StepBegan
 from takeback.core.record import Envelope, seal, unseal
-from takeback.ports import Journal
-from takeback.storage.in_memory import InMemoryJournal
-from takeback.storage.rows import Row
-from takeback.storage.sqlite import SqliteJournal
+from takeback.ports.journal import Journal
+from takeback.storage.journal.batch import JournalRow
+from takeback.storage.journal.memory.journal import InMemoryJournal
+from takeback.storage.journal.sqlite.journal import SqliteJournal
 
-Tamper = Callable[[list[Row]], list[Row]]
+Tamper = Callable[[list[JournalRow]], list[JournalRow]]
 
 COUNT = 100
 
@@ -71,7 +71,7 @@ class SqliteSubject(Subject):
 def tamper_file(path: Path, change: Tamper) -> None:
     db = apsw.Connection(str(path))
     found = db.execute("SELECT seq, stream, n, ifnull(key, ''), digest, body FROM events ORDER BY seq")
-    rows = [Row(*row) for row in cast("Iterable[Row]", found)]
+    rows = [JournalRow(*row) for row in cast("Iterable[JournalRow]", found)]
     db.execute("BEGIN; DROP TABLE events")
     # Without the constraints, since a forger may as well have dropped them.
     db.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, stream, n, key, digest, body)")
@@ -81,22 +81,22 @@ def tamper_file(path: Path, change: Tamper) -> None:
     db.close()
 
 
-def envelope_of(row: Row) -> Envelope:
+def envelope_of(row: JournalRow) -> Envelope:
     return unseal(row.body, f"event {row.seq}")
 
 
-def resealed(row: Row, envelope: Envelope) -> Row:
+def resealed(row: JournalRow, envelope: Envelope) -> JournalRow:
     """The row as if this had been written."""
     body, name = seal(envelope)
-    return Row(envelope.seq, envelope.stream, envelope.n, envelope.key, name, body)
+    return JournalRow(envelope.seq, envelope.stream, envelope.n, envelope.key, name, body)
 
 
-def forged(row: Row) -> Row:
+def forged(row: JournalRow) -> JournalRow:
     """Another event in the same place, in order in itself."""
     return resealed(row, msgspec.structs.replace(envelope_of(row), event=CheckpointTaken("forged")))
 
 
-def rechained(rows: list[Row]) -> list[Row]:
+def rechained(rows: list[JournalRow]) -> list[JournalRow]:
     """Every chain and number made right again, as a forger would who knows how."""
     ends: dict[str, tuple[int, str]] = {}
     result = []
@@ -109,13 +109,13 @@ def rechained(rows: list[Row]) -> list[Row]:
     return result
 
 
-def renumbered(rows: list[Row]) -> list[Row]:
+def renumbered(rows: list[JournalRow]) -> list[JournalRow]:
     """Only the column made right again."""
     return [row._replace(seq=seq) for seq, row in enumerate(rows, 1)]
 
 
 def edit_body(seq: int) -> Tamper:
-    def change(rows: list[Row]) -> list[Row]:
+    def change(rows: list[JournalRow]) -> list[JournalRow]:
         row = rows[seq - 1]
         return put(rows, row._replace(body=row.body.replace(b"step ", b"stop ")))
 
@@ -131,7 +131,7 @@ def edit_and_rechain(seq: int) -> Tamper:
 
 
 def spoil(seq: int) -> Tamper:
-    def change(rows: list[Row]) -> list[Row]:
+    def change(rows: list[JournalRow]) -> list[JournalRow]:
         return put(rows, rows[seq - 1]._replace(body=b"\x00junk", digest=digest(b"\x00junk")))
 
     return change
@@ -150,7 +150,7 @@ def insert_and_rechain(seq: int) -> Tamper:
 
 
 def swap_bodies(one: int, two: int) -> Tamper:
-    def change(rows: list[Row]) -> list[Row]:
+    def change(rows: list[JournalRow]) -> list[JournalRow]:
         a, b = rows[one - 1], rows[two - 1]
         return put(put(rows, a._replace(body=b.body)), b._replace(body=a.body))
 
@@ -158,7 +158,7 @@ def swap_bodies(one: int, two: int) -> Tamper:
 
 
 def swap_rows(one: int, two: int) -> Tamper:
-    def change(rows: list[Row]) -> list[Row]:
+    def change(rows: list[JournalRow]) -> list[JournalRow]:
         a, b = rows[one - 1], rows[two - 1]
         return put(put(rows, b._replace(seq=a.seq)), a._replace(seq=b.seq))
 
@@ -177,5 +177,5 @@ def delete_and_rechain(seq: int) -> Tamper:
     return lambda rows: rechained(delete(seq, seq)(rows))
 
 
-def put(rows: list[Row], row: Row) -> list[Row]:
+def put(rows: list[JournalRow], row: JournalRow) -> list[JournalRow]:
     return [row if old.seq == row.seq else old for old in rows]

@@ -10,8 +10,8 @@ import pytest
 
 from takeback.core.events import CheckpointTaken
 from takeback.errors import BackendError, CorruptionError
-from takeback.storage.anchor import Anchor
-from takeback.storage.sqlite import SqliteJournal
+from takeback.storage.journal.anchor import Anchor
+from takeback.storage.journal.sqlite.journal import SqliteJournal
 from takeback.testing import crash
 
 
@@ -219,7 +219,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(size)
         return pread(fd, size, start)
 
-    monkeypatch.setattr("takeback.storage.anchor.os.pread", counted)
+    monkeypatch.setattr("takeback.storage.journal.anchor.os.pread", counted)
     return sizes
 
 

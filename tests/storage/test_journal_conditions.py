@@ -17,9 +17,9 @@ import pytest
 from takeback.core.events import CheckpointTaken
 from takeback.core.record import Record
 from takeback.errors import BackendError, CorruptionError, UsageError
-from takeback.storage import private
-from takeback.storage.private import private_folder
-from takeback.storage.sqlite import SqliteJournal
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.system import private_files
+from takeback.system.private_files import private_folder
 from takeback.testing import crash
 
 
@@ -70,7 +70,7 @@ def given_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:
         os.chown(path, 65534, 65534)
     else:
-        monkeypatch.setattr(private.os, "geteuid", lambda: 0)  # type: ignore[attr-defined]
+        monkeypatch.setattr(private_files.os, "geteuid", lambda: 0)  # type: ignore[attr-defined]
 
 
 def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_files_that_may_not_grow_lose_nothing(tmp_path: Path) -> None:
 def test_a_file_that_vanishes_while_it_is_open_is_noticed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("takeback.storage.sqlite_session.LOOK_S", 0.0)
+    monkeypatch.setattr("takeback.storage.journal.sqlite.session.LOOK_S", 0.0)
     journal = filled(path, 3)
     path.unlink()
     for _ in range(2):

@@ -11,11 +11,11 @@ import pytest
 from takeback.core.codec import digest
 from takeback.core.events import CheckpointTaken, RunBegan, StepBegan
 from takeback.core.history import History
-from takeback.core.intents import State
+from takeback.core.intents import IntentState
 from takeback.core.lifecycle import Life
 from takeback.errors import CorruptionError, FormatTooNew
-from takeback.storage import sqlite_file
-from takeback.storage.sqlite import SqliteJournal
+from takeback.storage.journal.sqlite import file as sqlite_file
+from takeback.storage.journal.sqlite.journal import SqliteJournal
 from takeback.testing import crash
 
 FIXTURES = Path(__file__).parent.parent / "fixtures/journals"
@@ -58,7 +58,7 @@ def test_the_outbox_of_each_format_is_that_of_its_events(version: int, tmp_path:
     journal = SqliteJournal(copy_of(version, tmp_path))
     states = {queued.id: queued.state for queued in journal.outbox.page()}
     journal.close()
-    assert states == ({"i16": State.DELIVERED} if version >= 3 else {})
+    assert states == ({"i16": IntentState.DELIVERED} if version >= 3 else {})
 
 
 @pytest.mark.parametrize("version", FORMATS)

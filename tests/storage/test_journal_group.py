@@ -15,15 +15,16 @@ from typing import Any
 
 import pytest
 
-from takeback import faults
 from takeback.core import ids
 from takeback.core.events import CheckpointTaken
 from takeback.core.intents import IntentsReleased
 from takeback.core.record import Record
 from takeback.engine.ledger import Ledger
 from takeback.errors import BackendError, JournalMoved, LeaseLost, UsageError
-from takeback.storage import line, sqlite_session
-from takeback.storage.sqlite import SqliteJournal
+from takeback.storage.journal import group_commit
+from takeback.storage.journal.sqlite import session
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.system import crash_points
 
 Answer = tuple[Record, ...]
 Append = Callable[[], Answer]
@@ -56,11 +57,11 @@ def at(point: str, do: Callable[[int], object]) -> Iterator[Counter[str]]:
         if name == point:
             do(passes[name])
 
-    before = faults.set_hook(hook)
+    before = crash_points.set_hook(hook)
     try:
         yield passes
     finally:
-        faults.set_hook(before)
+        crash_points.set_hook(before)
 
 
 def in_one_group(
@@ -161,10 +162,10 @@ def test_an_interrupt_is_for_one_thread_alone(point: str, journal: SqliteJournal
 
     def interrupt(name: str) -> None:
         if name == point:
-            faults.set_hook(None)
+            crash_points.set_hook(None)
             raise KeyboardInterrupt
 
-    found, _ = in_one_group(journal, appends, leaving=lambda: faults.set_hook(interrupt))
+    found, _ = in_one_group(journal, appends, leaving=lambda: crash_points.set_hook(interrupt))
     assert [type(one.exception()) for one in found] == [KeyboardInterrupt] + [type(None)] * 5
     said = [text for text in texts(journal) if text.startswith("t")]
     # The one that was interrupted may be there, or not; nothing is there twice, and what was answered is.
@@ -175,11 +176,11 @@ def test_an_interrupt_is_for_one_thread_alone(point: str, journal: SqliteJournal
 def test_a_sync_that_fails_is_told_to_all_of_its_group(journal: SqliteJournal) -> None:
     def fail(name: str) -> None:
         if name == "disk-sync":
-            faults.set_hook(None)
+            crash_points.set_hook(None)
             raise OSError(5, "Input/output error")
 
     appends: list[Append] = [lambda n=n: say(journal, f"t{n}", key=f"k{n}") for n in range(4)]  # type: ignore[misc]
-    found, _ = in_one_group(journal, appends, leaving=lambda: faults.set_hook(fail))
+    found, _ = in_one_group(journal, appends, leaving=lambda: crash_points.set_hook(fail))
     assert [type(one.exception()) for one in found] == [BackendError] * 4
     assert [append()[0].seq for append in appends] == [3, 4, 5, 6], "there, and durable now"
     assert texts(journal) == ["first", "leading", "t0", "t1", "t2", "t3"]
@@ -216,7 +217,7 @@ def test_the_ledger_keeps_nobody_from_sharing_a_commit(journal: SqliteJournal) -
 @contextmanager
 def interrupted(nth: int) -> Iterator[list[str]]:
     """A signal comes before the nth line that this thread runs in one of these files; tells where that was."""
-    files = (line.__file__, sqlite_session.__file__)
+    files = (group_commit.__file__, session.__file__)
     places: list[str] = []
     count = itertools.count(1)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from takeback.core.events import CheckpointTaken
 from takeback.errors import CorruptionError
-from takeback.storage.audit import audit
-from takeback.storage.rows import Row, record_of
+from takeback.storage.journal.batch import JournalRow, record_of
+from takeback.storage.journal.verify import audit
 from tests.storage import journal_tampering as t
 from tests.storage.journal_tampering import COUNT, InMemorySubject, SqliteSubject, Subject, Tamper
 
@@ -184,5 +184,5 @@ def test_any_flipped_bits_are_found(seq: int, place: int, bits: int) -> None:
         record_of(rows[seq - 1])
 
 
-def first_difference(rows: list[Row]) -> int:
+def first_difference(rows: list[JournalRow]) -> int:
     return next(seq for seq in range(1, COUNT + 1) if len(rows) < seq or rows[seq - 1] != ROWS[seq - 1])

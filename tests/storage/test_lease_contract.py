@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from takeback.core.leases import Blocked, Lease
-from takeback.ports import Journal
-from takeback.storage.clock import Moment
-from takeback.storage.in_memory import InMemoryJournal
-from takeback.storage.sqlite import SqliteJournal
-from takeback.storage.sqlite_leases import SqliteLeases
+from takeback.ports.journal import Journal
+from takeback.storage.journal.memory.journal import InMemoryJournal
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.storage.journal.sqlite.leases import SqliteLeases
+from takeback.system.clock import BootTime
 from takeback.testing.clock import ManualClock
 from takeback.testing.lease_contract import ANN, BOB, LeaseContract, taken
 
@@ -32,8 +32,8 @@ class BootClock:
     def __init__(self) -> None:
         self.boot, self.us = "this boot", 1_000_000
 
-    def __call__(self) -> Moment:
-        return Moment(self.boot, self.us)
+    def __call__(self) -> BootTime:
+        return BootTime(self.boot, self.us)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from takeback.errors import BackendError, RunBusy
-from takeback.storage.lock import WorkspaceLock
+from takeback.storage.state.lock import WorkspaceLock
 from takeback.testing.crash import child_environment
 
 HOLD = """
@@ -150,7 +150,7 @@ def test_processes_take_turns(path: Path, tmp_path: Path) -> None:
     count = tmp_path / "count"
     count.write_text("0")
     program = (
-        "import sys; from pathlib import Path; from takeback.storage.lock import WorkspaceLock\n"
+        "import sys; from pathlib import Path; from takeback.storage.state.lock import WorkspaceLock\n"
         "lock, count = WorkspaceLock(Path(sys.argv[1])), Path(sys.argv[2])\n"
         "for _ in range(100):\n"
         "    with lock.held(): count.write_text(str(int(count.read_text()) + 1))\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from takeback.ports import Journal
-from takeback.storage.in_memory import InMemoryJournal
-from takeback.storage.sqlite import SqliteJournal
+from takeback.ports.journal import Journal
+from takeback.storage.journal.memory.journal import InMemoryJournal
+from takeback.storage.journal.sqlite.journal import SqliteJournal
 from takeback.testing.moving_contract import MovingContract
 
 

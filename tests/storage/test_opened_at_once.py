@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 from tests.runs.kill import end, start
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from takeback.core.intents import State
-from takeback.ports import Journal
-from takeback.storage import sqlite_outbox
-from takeback.storage.clock import Moment
-from takeback.storage.in_memory import InMemoryJournal
-from takeback.storage.sqlite import SqliteJournal
+from takeback.core.intents import IntentState
+from takeback.ports.journal import Journal
+from takeback.storage.journal.memory.journal import InMemoryJournal
+from takeback.storage.journal.sqlite import outbox
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.system.clock import BootTime
 from takeback.testing.clock import ManualClock
 from takeback.testing.intents import released, state
 from takeback.testing.outbox_contract import OutboxContract
@@ -35,7 +35,7 @@ def test_a_clock_that_jumps_frees_no_lease(tmp_path: Path) -> None:
     for hours in (1, -1):
         clock.advance(3600 * hours)
         assert journal.outbox.claim("you", 1, 60) == []
-    assert state(journal.outbox, id) is State.CLAIMED
+    assert state(journal.outbox, id) is IntentState.CLAIMED
     journal.close()
 
 
@@ -46,7 +46,7 @@ def test_after_a_power_cut_every_claim_may_have_been_delivered(
     journal = SqliteJournal(tmp_path / "journal.db")
     (id,) = released(journal, 1)
     journal.outbox.claim("me", 1, 60)
-    monkeypatch.setattr(sqlite_outbox, "boot_clock", lambda: Moment("another boot", 1))
+    monkeypatch.setattr(outbox, "boot_clock", lambda: BootTime("another boot", 1))
     (queued,) = [q for _ in range(2) for q in journal.outbox.claim("you", 1, 60)]
     assert (queued.id, queued.attempts, queued.unsure) == (id, 1, True)
     journal.close()

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from takeback.errors import BackendError, ConflictError, CorruptionError, FormatTooNew, UsageError
-from takeback.storage.registry import CARD, Card, Registry, read_card
+from takeback.storage.state.registry import CARD, Card, Registry, read_card
 from takeback.testing import crash
 
 

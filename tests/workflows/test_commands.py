@@ -38,7 +38,7 @@ def test_the_command_and_the_script_work_on_the_same_files(call: Call, root: Pat
 
 
 def test_help_of_script_and_command_know_the_same_options() -> None:
-    from takeback.workflows.tool import _COMMANDS
+    from takeback.workflows.script import _COMMANDS
 
     for name in _COMMANDS:
         helped = subprocess.run(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import takeback
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 
 from .helpers import expire, living, place, read, record, run, start
 

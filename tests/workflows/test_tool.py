@@ -314,9 +314,9 @@ HARMLESS = [
 def test_a_secret_is_refused_by_its_field(kind: str, field: str, tmp_path: Path) -> None:
     words = {"workflow": "w", "agent": "a", "step": "s", "idempotency": "k"} | {field: SECRETS[kind]}
     options = [word for name, value in words.items() for word in (f"--{name}={value}",)]
-    from takeback.workflows import tool
+    from takeback.workflows import script
 
-    assert tool.main(["--root", str(tmp_path), "start", *options]) in (2, 3)
+    assert script.main(["--root", str(tmp_path), "start", *options]) in (2, 3)
     assert not list(tmp_path.rglob("*.json"))
 
 

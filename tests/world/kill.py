@@ -15,8 +15,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import takeback.workspace  # noqa: F401  what declares its places is loaded before the fork
-from takeback import faults
+import takeback.workspace.workspace  # noqa: F401  what declares its places is loaded before the fork
+from takeback.system import crash_points
 
 KILLED = -signal.SIGKILL
 
@@ -71,7 +71,7 @@ def _start(command: Sequence[str], hook: Callable[[str], None], *, cwd: Path, ho
     with contextlib.suppress(BaseException):
         try:
             _become(command, cwd, home)
-            faults.set_hook(hook)
+            crash_points.set_hook(hook)
             runpy.run_module("takeback", run_name="__main__", alter_sys=True)
             code = 0
         except SystemExit as end:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from takeback import config
-from takeback.loosening import to_accept
-from takeback.opening import accept_unopened
-from takeback.storage.registry import Registry
+from takeback.settings import environment, toml
+from takeback.settings.loosening import to_accept
+from takeback.storage.state.registry import Registry
+from takeback.workspace.opening import accept_unopened
 
 
 def accept(root: Path, home: Path | None = None) -> None:
     """Accept what stands there."""
-    state = Registry(home or config.state_home()).state_of(root)
-    accept_unopened(state, to_accept(config.read_config(root)))
+    state = Registry(home or environment.state_home()).state_of(root)
+    accept_unopened(state, to_accept(toml.read_config(root)))
 
 
 def write(root: Path, text: str, home: Path | None = None) -> None:
     """Write them, and accept them."""
-    (root / config.FILE).write_text(text)
+    (root / toml.FILE).write_text(text)
     accept(root, home)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.opening import open_workspace
+from takeback.workspace.opening import open_workspace
 
 from .cli import REPOSITORY, environment
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback.resources.files import linux
+from takeback.system import linux
 
 from . import torture
 from .cli import Workspace, disk_bytes

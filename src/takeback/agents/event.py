@@ -86,17 +86,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is unreadable."""
 
 
-class Do(StrEnum):
+class Permission(StrEnum):
     ALLOW = "allow"
     """Takeback has nothing against it. Whether the agent asks its human is as it was."""
     ASK = "ask"
     DENY = "deny"
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class HookDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent is to be answered."""
 
-    do: Do = Do.ALLOW
+    do: Permission = Permission.ALLOW
     reason: str = ""
     """Why not, or why it is asked; for the agent and the human."""
     how: str = ""
@@ -107,7 +107,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What the human has to know, and the model does not hear."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HookAnswer(msgspec.Struct, frozen=True):
     """How the hook ends, in the agent's own dialect."""
 
     stdout: bytes = b""
@@ -115,4 +115,4 @@ class Answer(msgspec.Struct, frozen=True):
     code: int = 0
 
 
-SILENT = Answer()
+SILENT = HookAnswer()

@@ -13,20 +13,20 @@ from collections.abc import Iterator
 
 import msgspec
 
-from takeback import workspace
-from takeback.agents import tampering, telling
+from takeback.agents import hook_tampering, rollback_news
 from takeback.agents.dialects import dialect
-from takeback.agents.event import Decision, Do, Event, Kind
+from takeback.agents.event import Event, HookDecision, Kind, Permission
+from takeback.core.entities import RecordedAction as Recorded
+from takeback.core.entities import RecordedRun
 from takeback.core.events import Effect
 from takeback.core.lifecycle import Life
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
-from takeback.core.subjects import Action as Recorded
-from takeback.core.subjects import Run
-from takeback.engine import processes
-from takeback.engine.seam import ASKED, NOT_ALLOWED, Action, Ask, Denied
-from takeback.engine.sessions import Session
+from takeback.engine.runs.actions import ASKED, NOT_ALLOWED, Action, Ask, Denied
+from takeback.engine.runs.session import Session
 from takeback.errors import UsageError
+from takeback.system import processes
+from takeback.workspace import workspace
 
 ALONE = "alone"
 CHILD = "child of "
@@ -53,7 +53,7 @@ class Following:
         self._pid = pid
         self._speech = dialect(agent)
 
-    def tell(self, event: Event) -> Decision:
+    def tell(self, event: Event) -> HookDecision:
         """Record what an event says, and decide what the agent is answered."""
         event = self._adopted(event)
         is_new = event.kind in (Kind.PROMPT, Kind.BEGIN) and not self._is_open(event)
@@ -62,11 +62,11 @@ class Following:
             said = "\n".join(filter(None, (decision.warning, f"Takeback: {gone}. {gone.hint}")))
             decision = msgspec.structs.replace(decision, warning=said)
         if self._speech.can_tell(event):
-            news = telling.news(self._workspace, _key(self._agent, event), event)
+            news = rollback_news.news(self._workspace, _key(self._agent, event), event)
             decision = msgspec.structs.replace(decision, context=news)
         return decision
 
-    def _follow(self, event: Event) -> Decision:
+    def _follow(self, event: Event) -> HookDecision:
         if event.kind is Kind.BEGIN:
             return self._begin(event)
         if event.kind is Kind.PROMPT:
@@ -75,14 +75,14 @@ class Following:
             self._note_child(event)
         elif self._is_open(event):
             return self._of_session(event)
-        return Decision()  # nothing was begun that could end
+        return HookDecision()  # nothing was begun that could end
 
-    def _of_session(self, event: Event) -> Decision:
+    def _of_session(self, event: Event) -> HookDecision:
         """What is told of a session that is open."""
         if event.kind is Kind.GATE:
             return self._gate(event)
         if event.kind in (Kind.END, Kind.FAILED) or (event.kind is Kind.NOTICE and event.call):
-            return Decision(warning=self._end(event))
+            return HookDecision(warning=self._end(event))
         if event.kind is Kind.STOP:
             self._close(event)
             if event.quiet:
@@ -96,7 +96,7 @@ class Following:
             opened = (self._workspace.history.actions[id] for id in self._run(session).actions)
             if not any(a.life in (Life.OPEN, Life.BACKGROUND) and self._is_anothers(a) for a in opened):
                 session.end()
-        return Decision()
+        return HookDecision()
 
     # Prompts
 
@@ -117,15 +117,15 @@ class Following:
 
     # Calls
 
-    def _begin(self, event: Event) -> Decision:
+    def _begin(self, event: Event) -> HookDecision:
         session = self._session(event)
         for action in self._open(session, event):
             if ALONE in action.ref.split() and action.call_id != event.call:
                 self._presume_ended(action)
         if OWN.fullmatch(event.command):  # it records itself, and would wait for its own end
-            return Decision()
+            return HookDecision()
         if event.reads and self._workspace.settings.rules == Rules():
-            return Decision()
+            return HookDecision()
         begun = self._turn(session, event).begin(
             event.tool,
             event.args,
@@ -138,21 +138,21 @@ class Following:
         )
         if isinstance(begun, Denied):
             reason = f"{begun.name} was refused: {begun.reason} (rule {begun.rule})."
-            return Decision(do=Do.DENY, reason=reason, warning=_always(begun.how))
+            return HookDecision(do=Permission.DENY, reason=reason, warning=_always(begun.how))
         if isinstance(begun, Ask):
             how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
             reason = f"{begun.name} waits for a human: {begun.reason}."
-            return Decision(do=Do.ASK, reason=reason, how=how, warning=_always(begun.always))
+            return HookDecision(do=Permission.ASK, reason=reason, how=how, warning=_always(begun.always))
         if begun.asked:
             # The client shows a question to its human alone, and a warning too.
             warning = "\n".join(filter(None, (begun.warning, _always(begun.how))))
-            return Decision(do=Do.ASK, reason=f"Takeback: {begun.asked}", warning=warning)
-        return Decision(warning=begun.warning)
+            return HookDecision(do=Permission.ASK, reason=f"Takeback: {begun.asked}", warning=warning)
+        return HookDecision(warning=begun.warning)
 
-    def _gate(self, event: Event) -> Decision:
+    def _gate(self, event: Event) -> HookDecision:
         """A question that comes in addition to a call. It is passed on if something that has to be asked is open."""
         asked = any(ASKED in action.ref.split() for action in self._open(self._session(event), event))
-        return Decision(do=Do.ASK, reason=HELD) if asked else Decision()
+        return HookDecision(do=Permission.ASK, reason=HELD) if asked else HookDecision()
 
     def _end(self, event: Event) -> str:
         """The end of a call; gives what the human has to know of it at once."""
@@ -164,7 +164,7 @@ class Following:
             else:
                 failed = event.kind is Kind.FAILED
                 action.end(error=(_short(event.error) or "it failed") if failed or event.error else None)
-            found = [w for w in tampering.warnings(self._workspace) if f" by {action.id}:" in w]
+            found = [w for w in hook_tampering.warnings(self._workspace) if f" by {action.id}:" in w]
             trespasses = self._workspace.locks.after(self._workspace.history.actions[action.id])
             found += [f"{action.id} changed what others have locked: {one}" for one in trespasses]
             return "\n".join(found)
@@ -251,10 +251,10 @@ class Following:
             ref=event.transcript,
         )
 
-    def _run(self, session: Session) -> Run:
+    def _run(self, session: Session) -> RecordedRun:
         return self._workspace.history.runs[session.id]
 
-    def _latest(self, event: Event) -> Run | None:
+    def _latest(self, event: Event) -> RecordedRun | None:
         history = self._workspace.history
         found = history.keyed_runs.get(_key(self._agent, event))
         return history.runs[found[-1]] if found else None

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import msgspec
 
-from takeback import config
-from takeback.agents import unprotected
-from takeback.agents.dialects import dialect
-from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
-from takeback.agents.leader import leader_of
+from takeback.agents.agent_process import leader_of
+from takeback.agents.dialects import Dialect, dialect
+from takeback.agents.event import SILENT, Event, HookAnswer, HookDecision, Kind, Permission
 from takeback.errors import TakebackError
-from takeback.opening import find_root, open_workspace
-from takeback.storage.registry import Registry
-from takeback.workspace import Workspace
+from takeback.settings import environment
+from takeback.storage.state.registry import Registry
+from takeback.workspace.locate import find_root
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 
 # What begins nothing: there is something to say about it only where somebody was at work already.
 IDLE = (Kind.GATE, Kind.SESSION, Kind.AGENT_BEGIN)
@@ -35,7 +35,7 @@ def once(root: Path) -> Workspace:
 
 def handle(
     agent: str, data: bytes, env: Mapping[str, str], *, opening: Opening = once, pid: int = 0
-) -> Answer:
+) -> HookAnswer:
     """Record an event, and give the answer. A call that cannot be protected is refused, or allowed with a warning.
 
     `pid` is the process that started the hook: the agent, or a shell of it.
@@ -48,29 +48,70 @@ def handle(
             speech.KINDS.get(event.name) is Kind.BEGIN
         ):  # by whose settings it could be allowed, nobody can tell
             event = msgspec.structs.replace(event, kind=Kind.BEGIN)
-            return speech.answer(event, Decision(do=Do.DENY, reason=warning, warning=warning))
-        return speech.answer(event, Decision(warning=warning))
+            return speech.answer(event, HookDecision(do=Permission.DENY, reason=warning, warning=warning))
+        return speech.answer(event, HookDecision(warning=warning))
     if event.kind is Kind.IGNORED:
         return SILENT
     try:
-        with config.calling(folder=event.cwd):
+        with environment.calling(folder=event.cwd):
             return speech.answer(event, _follow(agent, event, opening, pid))
     except Exception as error:  # noqa: BLE001 - whatever it is, the agent has to be told: it would go on unprotected
-        found = error if isinstance(error, unprotected.Unprotected) else unprotected.Unprotected(error)
+        found = error if isinstance(error, Unprotected) else Unprotected(error)
         expected = isinstance(found.error, TakebackError)
         _log.info("%s of %s: %s", event.name, agent, found.error, exc_info=None if expected else found.error)
-        return unprotected.answer(speech, event, found)
+        return answer(speech, event, found)
 
 
-def _follow(agent: str, event: Event, opening: Opening, pid: int) -> Decision:
+def _follow(agent: str, event: Event, opening: Opening, pid: int) -> HookDecision:
     from takeback.agents.following import Following
 
-    registry = Registry(config.state_home())
-    root = find_root(event.root or config.here(), registry)
+    registry = Registry(environment.state_home())
+    root = find_root(event.root or environment.here(), registry)
     if event.kind in IDLE and not registry.knows(root):
-        return Decision()
+        return HookDecision()
     with opening(root) as opened:
         try:
             return Following(agent, opened, pid=leader_of(agent, pid) if pid else 0).tell(event)
         except Exception as error:
-            raise unprotected.Unprotected(error, blocks=unprotected.blocks(opened)) from error
+            raise Unprotected(error, blocks=blocks(opened)) from error
+
+
+_told: set[tuple[str, str]] = set()
+"""What is missing of Takeback, and the sessions that know it."""
+
+
+class Unprotected(Exception):
+    """An event could not be recorded; and whether a call is refused for it. It never leaves the hook."""
+
+    def __init__(self, error: Exception, *, blocks: bool = True) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.blocks = blocks
+
+
+def answer(speech: Dialect, event: Event, failed: Unprotected) -> HookAnswer:
+    error = failed.error
+    said = str(error) or type(error).__name__
+    if isinstance(error, TakebackError):
+        said = error.message + (f" ({error.hint})" if error.hint else "")
+    why = f"Takeback cannot protect this: {said}"
+    if isinstance(error, ImportError):
+        # Where a part of Takeback is missing it is as if all of it were: that holds nobody up, and is said once.
+        is_known = (event.session, said) in _told
+        _told.add((event.session, said))
+        return speech.answer(event, HookDecision(warning="" if is_known else why))
+    if event.kind is Kind.BEGIN and failed.blocks:
+        return speech.answer(event, HookDecision(do=Permission.DENY, reason=why, warning=why))
+    return speech.answer(event, HookDecision(warning=why))
+
+
+def blocks(opened: Workspace) -> bool:
+    """Whether a call that cannot be recorded is refused.
+
+    Only settings that a human wrote or accepted can say otherwise. Where the journal cannot be read, nobody can tell
+    who wrote them.
+    """
+    try:
+        return opened.settings.agents.when_unprotected == "block"
+    except Exception:  # noqa: BLE001 - whatever is wrong with them, they allow nothing
+        return True

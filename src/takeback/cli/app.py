@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
-from takeback import config
 from takeback._version import __version__
-from takeback.cli.session import Session, echo
+from takeback.cli.context import CommandContext
+from takeback.cli.text import echo
 from takeback.errors import TakebackError
+from takeback.settings import environment
 
 COMMANDS = {
     "init": "Begin to protect a folder, with a first checkpoint",
@@ -100,7 +101,7 @@ def app(ctx: click.Context, directory: str | None) -> None:
 
     Begin with `takeback run -- COMMAND` and, if it went wrong, `takeback undo`.
     """
-    ctx.obj = Session(directory=directory or ".")
+    ctx.obj = CommandContext(directory=directory or ".")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -154,10 +155,10 @@ def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) ->
 
 def _fail_unexpectedly(error: Exception, output: Output) -> int:
     """A mistake of ours: the user gets one sentence, the traceback goes where a report can quote it."""
-    if config.debugging():
+    if environment.debugging():
         raise error
     trace = "".join(traceback.format_exception(error))
-    folder = config.state_home()
+    folder = environment.state_home()
     where = "set TAKEBACK_DEBUG=1 to see the traceback"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from takeback.cli.session import Session, plural, sized
+from takeback.cli.context import CommandContext
+from takeback.cli.text import plural, sized
 
 if TYPE_CHECKING:
-    from takeback.core.subjects import Checkpoint
-    from takeback.workspace import Workspace
+    from takeback.core.entities import Checkpoint
+    from takeback.workspace.workspace import Workspace
 
 
-def first_checkpoint(session: Session, workspace: Workspace, message: str) -> Checkpoint:
+def first_checkpoint(session: CommandContext, workspace: Workspace, message: str) -> Checkpoint:
     """Take it, and say beside the output of the command how much is protected from now on."""
     began = time.monotonic()
     checkpoint = workspace.save(message)

@@ -12,30 +12,31 @@ from typing import TYPE_CHECKING
 
 import click
 
-from takeback import config
-from takeback.cli.session import paint, printable
+from takeback.cli.context import CommandContext
+from takeback.cli.text import paint, printable
 from takeback.errors import RefusedError
+from takeback.settings import environment, toml
 
 if TYPE_CHECKING:
-    from takeback.loosening import Setting
-    from takeback.trusted import Offer
-    from takeback.workspace import Workspace
+    from takeback.settings.loosening import Setting
+    from takeback.workspace.trusted_settings import Offer
+    from takeback.workspace.workspace import Workspace
 
 
 def before_opening(root: Path, state: Path, *, accept: bool) -> None:
     """Ask about the settings that came with a folder whose history is not begun: one of them may say where."""
-    from takeback.loosening import to_accept
-    from takeback.opening import accept_unopened
-    from takeback.storage import acceptance
+    from takeback.settings.loosening import to_accept
+    from takeback.storage.state import acceptance
+    from takeback.workspace.opening import accept_unopened
 
     known = acceptance.read(state)
-    asked = [one for one in to_accept(config.read_config(root)) if one.digest not in known.accepted]
-    if accept and (asked or config.parent_action()):
+    asked = [one for one in to_accept(toml.read_config(root)) if one.digest not in known.accepted]
+    if accept and (asked or environment.parent_action()):
         _show(asked)
         if not _is_terminal() or click.confirm("Accept this?", default=True, err=True):
             accept_unopened(state, asked)
     elif not accept and (fresh := [one for one in asked if one.digest not in known.declined]):
-        if not _may_ask() or config.parent_action():
+        if not _may_ask() or environment.parent_action():
             return
         _show(fresh)
         if click.confirm("Accept this?", default=False, err=True):
@@ -46,7 +47,7 @@ def before_opening(root: Path, state: Path, *, accept: bool) -> None:
 
 def after_opening(workspace: Workspace, *, accept: bool) -> None:
     """Ask about settings of a workspace that is open."""
-    from takeback.storage import acceptance
+    from takeback.storage.state import acceptance
 
     offer = workspace.offer()
     digests = [*(one.digest for one in offer.asked), *([offer.digest] if offer.since else [])]
@@ -60,7 +61,7 @@ def after_opening(workspace: Workspace, *, accept: bool) -> None:
         return
     if set(digests) <= acceptance.read(workspace.state).declined or not _may_ask():
         return
-    if config.parent_action() or workspace.inside_action():
+    if environment.parent_action() or workspace.inside_action():
         return
     _show(offer.asked, offer)
     if click.confirm("Accept this?", default=False, err=True):
@@ -82,20 +83,20 @@ def _refuse_agent(workspace: Workspace) -> None:
 
 def _show(asked: Sequence[Setting], offer: Offer | None = None) -> None:
     if offer and offer.since:
-        click.echo(f"{config.FILE} was changed by {offer.since}:", err=True)
+        click.echo(f"{toml.FILE} was changed by {offer.since}:", err=True)
         # A file of somebody else's must not steer the terminal on which it is judged.
         for line in map(printable, offer.diff):
             colour = {"+": "green", "-": "red"}.get(line[:1])
             click.echo(f"  {paint(line, fg=colour) if colour else line}", err=True)
     if asked:
-        click.echo(f"{config.FILE} has settings that hold only if you accept them:", err=True)
+        click.echo(f"{toml.FILE} has settings that hold only if you accept them:", err=True)
         for one in asked:
             click.echo(f"  {one.does:<10} {printable(str(one))}", err=True)
 
 
 def _decline(state: Path, digests: Sequence[str]) -> None:
-    from takeback.storage import acceptance
-    from takeback.trusted import ACCEPT
+    from takeback.storage.state import acceptance
+    from takeback.workspace.trusted_settings import ACCEPT
 
     acceptance.note(state, declined=digests)
     click.echo(f"Not accepted: the defaults hold in their place. Later: {ACCEPT}", err=True)
@@ -107,3 +108,15 @@ def _is_terminal() -> bool:
 
 def _may_ask() -> bool:
     return _is_terminal() and sys.stdout.isatty()
+
+
+def may_write(session: CommandContext, diff: str, *, yes: bool) -> None:
+    """Show a change, and ask on a terminal. Raises RefusedError if the answer is no."""
+    if session.json:
+        return
+    for line in diff.splitlines():
+        colour = {"+": "green", "-": "red"}.get(line[:1])
+        session.line(paint(line, fg=colour) if colour else line)
+    asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    if asks and not click.confirm("Write this?", default=True):
+        raise RefusedError("nothing was changed")

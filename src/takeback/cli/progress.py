@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from takeback import config
+from takeback.settings import environment
 
 WAIT_S = 0.5
 PAUSE_S = 0.1
@@ -15,11 +15,11 @@ PAUSE_S = 0.1
 T = TypeVar("T")
 
 
-class Progress:
+class TerminalProgress:
     """Tells how far long work has come, on one line that goes away again: `takeback.ports.Progress`."""
 
     def __init__(self) -> None:
-        self.wanted = sys.stderr.isatty() and config.wants_colour()
+        self.wanted = sys.stderr.isatty() and environment.wants_colour()
         self._began = self._ended = -WAIT_S
         self._said = 0.0
 

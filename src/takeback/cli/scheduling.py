@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from takeback import config
 from takeback.errors import UsageError
-from takeback.opening import find_root
-from takeback.storage.registry import Registry
+from takeback.settings import environment as settings_environment
+from takeback.storage.state.registry import Registry
 from takeback.workflows.schedules import NAMES, Schedule, best_kind, schedule
+from takeback.workspace.locate import find_root
 
 scheduler_option = click.option(
     "--scheduler",
@@ -42,9 +42,9 @@ def scheduled(
     what: str, kind: str, words: Sequence[str], every_min: int = 10, *, path: str = "", first_min: int = 0
 ) -> Schedule:
     """`takeback WORDS` in the workspace that we are in, by this scheduler. `what` is the task, for its name."""
-    registry = Registry(config.state_home())
+    registry = Registry(settings_environment.state_home())
     root = find_root(".", registry)
-    environment = [f"TAKEBACK_HOME={registry.home}"] if config.names_state_home() else []
+    environment = [f"TAKEBACK_HOME={registry.home}"] if settings_environment.names_state_home() else []
     environment += [f"PATH={path}"] if path else []
     # -P: a file in the workspace must not pose as a module of Python.
     program = [

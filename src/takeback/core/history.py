@@ -14,11 +14,19 @@ from takeback.core import events as e
 from takeback.core import intents as i
 from takeback.core import lifecycle
 from takeback.core.change import ABSENT, Change, Entry, Target, Version
+from takeback.core.entities import (
+    Approval,
+    Breach,
+    Checkpoint,
+    RecordedAction,
+    RecordedRun,
+    RecordedStep,
+    called,
+)
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import value_after
 from takeback.core.record import Record
 from takeback.core.seats import Moves, WorkspaceSeated
-from takeback.core.subjects import Action, Approval, Breach, Checkpoint, Run, Step, called
 
 
 class History:
@@ -27,8 +35,8 @@ class History:
     def __init__(self) -> None:
         self.seq = 0
         self.began: e.WorkspaceBegan | None = None
-        self.runs: dict[str, Run] = {}
-        self.actions: dict[str, Action] = {}
+        self.runs: dict[str, RecordedRun] = {}
+        self.actions: dict[str, RecordedAction] = {}
         self.rollbacks: list[str] = []
         self.checkpoints: dict[str, Checkpoint] = {}
         self.breaches: list[Breach] = []
@@ -45,8 +53,8 @@ class History:
         self.moves = Moves()
         self._undone: dict[str, str] = {}
         self._never: set[tuple[str, Target]] = set()
-        self._unended: dict[str, Action] = {}
-        self._open_runs: dict[str, Run] = {}
+        self._unended: dict[str, RecordedAction] = {}
+        self._open_runs: dict[str, RecordedRun] = {}
         self._timeline: dict[Target, list[Entry]] = defaultdict(list)
         self._shared: dict[str, list[Entry]] = defaultdict(list)
         self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
@@ -167,7 +175,7 @@ class History:
         items = self.actions[rollback].items
         return [i.target for i in items if i.did in SETTLING and not self.taken_back(rollback, i.target, 0)]
 
-    def open_runs(self) -> list[Run]:
+    def open_runs(self) -> list[RecordedRun]:
         """Runs that go on, or whose process died without a word."""
         return list(self._open_runs.values())
 
@@ -179,7 +187,7 @@ class History:
         """Whether it was to be taken back, and could not be, or not for certain."""
         return action in self._undone and bool(self.live(action))
 
-    def open_actions(self, life: Life = Life.OPEN) -> list[Action]:
+    def open_actions(self, life: Life = Life.OPEN) -> list[RecordedAction]:
         """Actions without a recorded end; or those whose processes outlived their command."""
         return [action for action in self._unended.values() if action.life is life]
 
@@ -196,7 +204,7 @@ class History:
         self.began = event
 
     def _run_began(self, record: Record, event: e.RunBegan) -> None:
-        self.runs[record.id] = self._open_runs[record.id] = Run(record.id, event, record.at_us)
+        self.runs[record.id] = self._open_runs[record.id] = RecordedRun(record.id, event, record.at_us)
         if event.key:
             self.keyed_runs[event.key].append(record.id)
 
@@ -219,7 +227,7 @@ class History:
         run = self.runs.get(record.stream)
         if run is None:
             return self._breach(record, f"there is no run {record.stream}")
-        run.steps[record.id] = Step(record.id, event.name, event.parent, event.ref, record.at_us)
+        run.steps[record.id] = RecordedStep(record.id, event.name, event.parent, event.ref, record.at_us)
 
     def _step_ended(self, record: Record, event: e.StepEnded) -> None:
         run = self.runs.get(record.stream)
@@ -230,7 +238,7 @@ class History:
 
     def _action_began(self, record: Record, event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> None:
         by = getattr(event, "actor", "")
-        action = Action(record.id, *called(event), record.stream, by, record.at_us, event)
+        action = RecordedAction(record.id, *called(event), record.stream, by, record.at_us, event)
         self.actions[action.id] = self._unended[action.id] = action
         if action.is_rollback:
             self.rollbacks.append(action.id)
@@ -261,7 +269,7 @@ class History:
         action.result, action.full, action.why = event.result, event.full, event.why
         self._finish(record, action, ())
 
-    def _place(self, run: Run, action: str, event: e.ActionBegan) -> None:
+    def _place(self, run: RecordedRun, action: str, event: e.ActionBegan) -> None:
         """Where in its run an action stands."""
         if event.key:
             run.keys.setdefault(event.key, []).append(action)
@@ -320,7 +328,7 @@ class History:
                 elif item.did is e.Did.UNVERIFIABLE:
                     self._unsettled.update((id, item.target, seq) for id in item.settles for seq in item.seqs)
 
-    def _turn(self, rollback: Action) -> None:
+    def _turn(self, rollback: RecordedAction) -> None:
         """An undo takes actions back as a whole; a redo brings back those that it names."""
         began = rollback.began
         assert isinstance(began, e.RollbackBegan)
@@ -368,13 +376,13 @@ class History:
         self.accepted[event.path] = event.version
         self._accepted_at[event.path] = record.seq
 
-    def _finish(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
+    def _finish(self, record: Record, action: RecordedAction, changes: tuple[Change, ...]) -> None:
         action.ended_us = record.at_us
         if action.life is not Life.BACKGROUND:
             del self._unended[action.id]
         self._add(record, action, changes)
 
-    def _add(self, record: Record, action: Action, changes: tuple[Change, ...]) -> None:
+    def _add(self, record: Record, action: RecordedAction, changes: tuple[Change, ...]) -> None:
         for change in changes:
             entry = Entry(record.seq, action.id, change)
             action.made.append(entry)

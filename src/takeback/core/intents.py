@@ -17,7 +17,7 @@ from takeback.core.event_base import Base
 RESOURCE = "outbox"
 
 
-class State(StrEnum):
+class IntentState(StrEnum):
     """Where an intent stands."""
 
     HELD = "held"
@@ -36,9 +36,9 @@ class State(StrEnum):
     """A human gave it up."""
 
 
-RELEASED = (State.QUEUED, State.DUE, State.CLAIMED)
+RELEASED = (IntentState.QUEUED, IntentState.DUE, IntentState.CLAIMED)
 """On their way: the next of an ordering key waits for these."""
-GONE = (State.CANCELLED, State.DROPPED)
+GONE = (IntentState.CANCELLED, IntentState.DROPPED)
 """It will not be delivered any more."""
 
 
@@ -142,13 +142,13 @@ IntentEvent = (
 Word = IntentDelivered | IntentAttempted | IntentDied
 """What a worker says of an attempt."""
 
-AFTER: dict[type, State] = {
-    IntentAttempted: State.DUE,
-    IntentDelivered: State.DELIVERED,
-    IntentDied: State.DEAD,
-    IntentCancelled: State.CANCELLED,
-    IntentRevived: State.DUE,
-    IntentDropped: State.DROPPED,
+AFTER: dict[type, IntentState] = {
+    IntentAttempted: IntentState.DUE,
+    IntentDelivered: IntentState.DELIVERED,
+    IntentDied: IntentState.DEAD,
+    IntentCancelled: IntentState.CANCELLED,
+    IntentRevived: IntentState.DUE,
+    IntentDropped: IntentState.DROPPED,
 }
 
 
@@ -159,7 +159,7 @@ class Queued(msgspec.Struct, frozen=True):
     run: str
     deferred: IntentDeferred
     deferred_us: int
-    state: State
+    state: IntentState
     changed_us: int = 0
     due_us: int = 0
     attempts: int = 0
@@ -177,10 +177,10 @@ class Queued(msgspec.Struct, frozen=True):
     @property
     def busy(self) -> bool:
         """Whether it is being delivered at this moment, as far as is known."""
-        return self.state is State.CLAIMED and self.begun and self.live
+        return self.state is IntentState.CLAIMED and self.begun and self.live
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AttemptOutcome(msgspec.Struct, frozen=True):
     """What became of one attempt. The result is private, and kept with the intent."""
 
     queued: Queued
@@ -206,7 +206,7 @@ class Intent(msgspec.Struct, gc=False):
     intent: str
     full: str
     """As in IntentDeferred."""
-    state: State = State.HELD
+    state: IntentState = IntentState.HELD
 
 
 def change_of(id: str, deferred: IntentDeferred) -> Change:
@@ -235,7 +235,7 @@ class Intents:
             self._held.setdefault(run, {})[id] = made
             return ""
         if isinstance(event, IntentsReleased):
-            wrong = [name for name in event.intents if not self._move(name, State.DUE)]
+            wrong = [name for name in event.intents if not self._move(name, IntentState.DUE)]
         else:
             wrong = [] if self._move(event.intent, AFTER[type(event)]) else [event.intent]
         if not wrong and isinstance(event, IntentRevived | IntentDropped):
@@ -251,9 +251,13 @@ class Intents:
         found = self._held.get(run, {}).values()
         return [intent for intent in found if step is None or intent.step == step]
 
-    def _move(self, id: str, state: State) -> bool:
+    def _move(self, id: str, state: IntentState) -> bool:
         intent = self.every.get(id)
-        if intent is None or intent.state in (State.DELIVERED, State.CANCELLED, State.DROPPED):
+        if intent is None or intent.state in (
+            IntentState.DELIVERED,
+            IntentState.CANCELLED,
+            IntentState.DROPPED,
+        ):
             return False
         intent.state = state
         self._held.get(intent.run, {}).pop(id, None)

@@ -45,7 +45,7 @@ ToolTarget = Annotated[
 Title = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,200}$(?!\n)")]
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class PlannedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One call of a tool."""
 
     id: Id
@@ -76,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """Steps that are done, or taken back, as one run."""
 
     name: Annotated[Title, msgspec.Meta(description="What the run is called")]
-    steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1, max_length=STEPS_MAX)]
+    steps: Annotated[tuple[PlannedStep, ...], msgspec.Meta(min_length=1, max_length=STEPS_MAX)]
     key: Annotated[
         str,
         msgspec.Meta(
@@ -93,7 +93,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     )
 
 
-class Reference(msgspec.Struct, frozen=True):
+class ResultReference(msgspec.Struct, frozen=True):
     """An argument that is (a part of) the result of another step."""
 
     step: str
@@ -155,12 +155,12 @@ def _faults(plan: Plan) -> Iterator[str]:
                 yield f"step {step.id} waits for {other!r}, which is no step of this plan"
 
 
-def dependencies(step: Step) -> tuple[str, ...]:
+def dependencies(step: PlannedStep) -> tuple[str, ...]:
     """The steps that have to be done before this one, said or implied."""
     return tuple(dict.fromkeys([*step.after, *(reference.step for reference in references(step.args))]))
 
 
-def references(value: Any, depth: int = 0) -> Iterator[Reference]:
+def references(value: Any, depth: int = 0) -> Iterator[ResultReference]:
     """Every reference in these arguments."""
     if depth > DEPTH_MAX:
         raise UsageError(f"the arguments are nested more than {DEPTH_MAX} deep")
@@ -175,7 +175,7 @@ def references(value: Any, depth: int = 0) -> Iterator[Reference]:
             yield from references(item, depth + 1)
 
 
-def _reference(value: dict[str, Any]) -> Reference | None:
+def _reference(value: dict[str, Any]) -> ResultReference | None:
     if "$result" not in value:
         return None
     step, path = value["$result"], value.get("path", "")
@@ -188,7 +188,7 @@ def _reference(value: dict[str, Any]) -> Reference | None:
         raise UsageError(
             f"{path!r} is no JSON Pointer; one is like /items/0/id, or empty for the whole result"
         )
-    return Reference(step, path)
+    return ResultReference(step, path)
 
 
 def _is_literal(value: dict[str, Any]) -> bool:
@@ -199,7 +199,7 @@ def _is_literal(value: dict[str, Any]) -> bool:
     return True
 
 
-def in_order(plan: Plan) -> tuple[Step, ...]:
+def in_order(plan: Plan) -> tuple[PlannedStep, ...]:
     """The steps so that each comes after those it waits for; among equals, as they stand in the file."""
     place = {step.id: number for number, step in enumerate(plan.steps)}
     waits = {step.id: set(dependencies(step)) for step in plan.steps}
@@ -208,7 +208,7 @@ def in_order(plan: Plan) -> tuple[Step, ...]:
         for other in others:
             waited_for[other].append(id)
     ready = [place[id] for id, others in waits.items() if not others]
-    ordered: list[Step] = []
+    ordered: list[PlannedStep] = []
     while ready:
         step = plan.steps[heapq.heappop(ready)]
         ordered.append(step)
@@ -226,7 +226,7 @@ def in_order(plan: Plan) -> tuple[Step, ...]:
     return tuple(ordered)
 
 
-def _cycle(stuck: list[Step], done: set[str]) -> list[str]:
+def _cycle(stuck: list[PlannedStep], done: set[str]) -> list[str]:
     """One cycle among steps that all wait for another of them."""
     waits = {step.id: next(id for id in dependencies(step) if id not in done) for step in stuck}
     path, here = [], stuck[0].id
@@ -277,7 +277,7 @@ def known_part(value: Any) -> Any:
     return _replaced(value, lambda _: None)
 
 
-def _replaced(value: Any, by: Callable[[Reference], Any]) -> Any:
+def _replaced(value: Any, by: Callable[[ResultReference], Any]) -> Any:
     if isinstance(value, dict):
         if (found := _reference(value)) is not None:
             return by(found)
@@ -289,7 +289,7 @@ def _replaced(value: Any, by: Callable[[Reference], Any]) -> Any:
     return value
 
 
-def _follow(reference: Reference, result: Any) -> Any:
+def _follow(reference: ResultReference, result: Any) -> Any:
     here = result
     for token in reference.path.split("/")[1:]:
         name = token.replace("~1", "/").replace("~0", "~")

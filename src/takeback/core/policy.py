@@ -13,16 +13,16 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from takeback.core import globs, meaning
+from takeback.core import globs, tool_arguments
 from takeback.core.events import Effect
-from takeback.core.plan import Plan, Step, in_order, known_part
+from takeback.core.plan import Plan, PlannedStep, in_order, known_part
 from takeback.core.rules import (
     CommandRules,
-    Do,
     EffectRules,
     LimitRules,
     PathRules,
     Rules,
+    Ruling,
     ToolRules,
     for_plans,
 )
@@ -30,7 +30,7 @@ from takeback.core.rules import (
 FILE = "takeback.toml"
 ALLOWED = "commands.allow"
 """The rule by which a human has allowed a command by its words, on autopilot too."""
-_SEVERITY = list(Do)
+_SEVERITY = list(Ruling)
 
 
 class Foreseen(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class KnowsCommands(Protocol):
         """A pattern that would permit the first of it that cannot be taken back; empty where there is none."""
 
 
-class Ground(msgspec.Struct, frozen=True):
+class RuleContext(msgspec.Struct, frozen=True):
     """What the rules are read against."""
 
     root: str
@@ -78,7 +78,7 @@ class Ground(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """What happens to one call, by which rule, and how its owner could allow it."""
 
-    do: Do = Do.ALLOW
+    do: Ruling = Ruling.ALLOW
     rule: str = ""
     why: str = ""
     how: str = ""
@@ -113,7 +113,7 @@ def judge_call(
     name: str,
     effect: Effect,
     args: Mapping[str, Any],
-    ground: Ground,
+    ground: RuleContext,
     *,
     earlier: int = 0,
     uncaptured: str = "",
@@ -130,30 +130,42 @@ def judge_call(
 
 
 def check_plan(
-    plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground, *, autopilot: bool = False
+    plan: Plan,
+    rules: Rules,
+    use_of: Callable[[PlannedStep], Use],
+    ground: RuleContext,
+    *,
+    autopilot: bool = False,
 ) -> list[Broken]:
     """Every step that breaks a rule, in the order in which the steps would run.
 
     What refers to a result is not known yet; it is judged when its step is about to run. On autopilot nobody can
     be asked, so what would have to be asked is broken too.
     """
-    refused = (Do.DENY, Do.ASK) if autopilot else (Do.DENY,)
+    refused = (Ruling.DENY, Ruling.ASK) if autopilot else (Ruling.DENY,)
     judged = _judged(plan, rules, use_of, ground, autopilot=autopilot)
     return [broken for do, broken in judged if do in refused]
 
 
-def questions(plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground) -> list[Broken]:
+def questions(
+    plan: Plan, rules: Rules, use_of: Callable[[PlannedStep], Use], ground: RuleContext
+) -> list[Broken]:
     """Every step that will wait for a human's word."""
-    return [broken for do, broken in _judged(plan, rules, use_of, ground) if do is Do.ASK]
+    return [broken for do, broken in _judged(plan, rules, use_of, ground) if do is Ruling.ASK]
 
 
 def _judged(
-    plan: Plan, rules: Rules, use_of: Callable[[Step], Use], ground: Ground, *, autopilot: bool = False
-) -> Iterator[tuple[Do, Broken]]:
+    plan: Plan,
+    rules: Rules,
+    use_of: Callable[[PlannedStep], Use],
+    ground: RuleContext,
+    *,
+    autopilot: bool = False,
+) -> Iterator[tuple[Ruling, Broken]]:
     most, rules = rules.limits.steps, for_plans(rules)
     if most and len(plan.steps) > most:
         what = f"the plan has {len(plan.steps):,} steps, allowed are {most:,}"
-        yield Do.DENY, Broken("", "limits.steps", what, _raise("steps", len(plan.steps)))
+        yield Ruling.DENY, Broken("", "limits.steps", what, _raise("steps", len(plan.steps)))
     called: dict[str, int] = {}
     for step in in_order(plan):
         use = use_of(step)
@@ -166,7 +178,7 @@ def _judged(
 
 
 def _findings(
-    rules: Rules, use: Use, args: Mapping[str, Any], ground: Ground, earlier: int
+    rules: Rules, use: Use, args: Mapping[str, Any], ground: RuleContext, earlier: int
 ) -> Iterator[Decision]:
     """Everything that keeps this call from just running."""
     use = foreseen(use, args, rules.commands, ground)
@@ -174,7 +186,7 @@ def _findings(
         yield from _by_tool(rules.tools, name, ground)
     yield from _by_effect_of(rules, use, args, ground)
     if rules.paths is not None:
-        for argument, path in meaning.named_paths(args, rules.paths.arguments):
+        for argument, path in tool_arguments.named_paths(args, rules.paths.arguments):
             yield from _by_path(rules.paths, argument, path, ground)
     for argument, command in _commands(args, rules.commands.arguments):
         yield from _by_command(rules.commands, argument, command)
@@ -184,16 +196,16 @@ def _findings(
 # Tools and effects
 
 
-def _by_tool(rules: ToolRules, name: str, ground: Ground) -> Iterator[Decision]:
+def _by_tool(rules: ToolRules, name: str, ground: RuleContext) -> Iterator[Decision]:
     # Only names that the owner of takeback.toml gave count; a plan could call anything "harmless".
     names = [name, *(alias for alias, target in ground.aliases if target == name)]
-    for do, patterns in ((Do.DENY, rules.deny), (Do.ASK, rules.ask)):
+    for do, patterns in ((Ruling.DENY, rules.deny), (Ruling.ASK, rules.ask)):
         if pattern := _matching(patterns, names):
-            why = f"{name} is denied" if do is Do.DENY else f"{name} has to be asked for"
+            why = f"{name} is denied" if do is Ruling.DENY else f"{name} has to be asked for"
             yield Decision(do, f"tools.{do}", f'{why} by "{pattern}"', _take_out(pattern, str(do), "tools"))
     if rules.allow is not None and not _matching(rules.allow, names):
         yield Decision(
-            Do.DENY, "tools.allow", f"{name} is not among the allowed tools", _add(name, "allow", "tools")
+            Ruling.DENY, "tools.allow", f"{name} is not among the allowed tools", _add(name, "allow", "tools")
         )
 
 
@@ -205,7 +217,7 @@ def _matching(patterns: Sequence[str], names: Sequence[str]) -> str:
     return ""
 
 
-def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: Ground) -> Iterator[Decision]:
+def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: RuleContext) -> Iterator[Decision]:
     """What its effect says, unless it is a command's, and that is among those that are allowed."""
     knows: object = ground.foresee
     if not isinstance(knows, KnowsCommands) or not use.because or use.effect is not Effect.IRREVERSIBLE:
@@ -214,7 +226,7 @@ def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: Groun
     patterns, commands = rules.commands.allow, list(commands_in(args, rules.commands.arguments))
     named = bool(use.uncaptured) and any(True for _ in paths_in(args))
     if patterns and commands and not named and all(knows.permits(command, patterns) for command in commands):
-        yield Decision(Do.ALLOW, ALLOWED, "this command is among those that are allowed")
+        yield Decision(Ruling.ALLOW, ALLOWED, "this command is among those that are allowed")
         return
     pattern = next(filter(None, map(knows.pattern, commands)), "")
     for found in _by_effect(rules.effects, use):
@@ -224,13 +236,13 @@ def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: Groun
 
 def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
     name, effect = use.name, use.effect
-    do: Do | None = getattr(rules, effect)
+    do: Ruling | None = getattr(rules, effect)
     how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
     if do is None and use.undeclared:
         why = "its effect is unknown: nobody declared it, and on autopilot nobody would see what it does"
-        yield Decision(Do.DENY, "autopilot", why, f"{_declare(name)}; or {how}")
-    elif do in (Do.ASK, Do.DENY):
-        why = "effects of this kind are denied" if do is Do.DENY else "a human has to approve it"
+        yield Decision(Ruling.DENY, "autopilot", why, f"{_declare(name)}; or {how}")
+    elif do in (Ruling.ASK, Ruling.DENY):
+        why = "effects of this kind are denied" if do is Ruling.DENY else "a human has to approve it"
         # It is not the shell that is irreversible, but what it is to run.
         what = f"this command is {effect} ({use.because})" if use.because else f"{name} is {effect}"
         what += f" ({use.uncaptured})" if use.uncaptured and not use.because else ""
@@ -251,13 +263,13 @@ def _declare(name: str) -> str:
 
 def paths_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str]:
     """Every path among the arguments, as it is given."""
-    for _, text in meaning.named_paths(args, more):
-        if not meaning.SCHEME.match(text):
+    for _, text in tool_arguments.named_paths(args, more):
+        if not tool_arguments.SCHEME.match(text):
             yield text
 
 
-def _by_path(rules: PathRules, argument: str, path: str, ground: Ground) -> Iterator[Decision]:
-    if meaning.SCHEME.match(path) and not path.lower().startswith("file://"):
+def _by_path(rules: PathRules, argument: str, path: str, ground: RuleContext) -> Iterator[Decision]:
+    if tool_arguments.SCHEME.match(path) and not path.lower().startswith("file://"):
         return
     whole = absolute(
         re.sub(r"^file://(localhost)?", "", path, flags=re.IGNORECASE), ground.here or ground.root
@@ -272,23 +284,23 @@ def _by_path(rules: PathRules, argument: str, path: str, ground: Ground) -> Iter
             return
 
 
-def _at_place(rules: PathRules, argument: str, place: str, note: str, ground: Ground) -> Decision | None:
+def _at_place(rules: PathRules, argument: str, place: str, note: str, ground: RuleContext) -> Decision | None:
     inside = relative(place, ground.root)
     shown = f"{argument} = {inside if inside is not None else place}{note}"
     name = (inside if inside is not None else place.lstrip("/")).encode("utf-8", "surrogatepass")
     for pattern in rules.deny:
         if globs.matcher([globs.expression(pattern.encode())])(name):
             how = _take_out(pattern, "deny", "paths")
-            return Decision(Do.DENY, "paths.deny", f'{shown}: denied by "{pattern}"', how)
+            return Decision(Ruling.DENY, "paths.deny", f'{shown}: denied by "{pattern}"', how)
     if inside is None:
         if not globs.matcher(globs.expression(_from_top(p)) for p in rules.outside)(name):
             how = _add(place, "outside", "paths")
-            return Decision(Do.DENY, "paths.outside", f"{shown}: outside the workspace", how)
+            return Decision(Ruling.DENY, "paths.outside", f"{shown}: outside the workspace", how)
     elif rules.allow is not None and not globs.matcher(globs.expression(p.encode()) for p in rules.allow)(
         name
     ):
         how = _add(inside, "allow", "paths")
-        return Decision(Do.DENY, "paths.allow", f"{shown}: not among the allowed paths", how)
+        return Decision(Ruling.DENY, "paths.allow", f"{shown}: not among the allowed paths", how)
     return None
 
 
@@ -334,7 +346,7 @@ FORESEEN = (Effect.NONE, Effect.RESTORABLE, Effect.UNKNOWN, Effect.IRREVERSIBLE)
 """Effects that a command among the arguments may make worse, in the order of care."""
 
 
-def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: Ground) -> Use:
+def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: RuleContext) -> Use:
     """The use of a tool, with the effect of a command among its arguments where that is worse.
 
     A tool that declares how it is taken back has thought of it: then its own word counts.
@@ -354,12 +366,12 @@ def commands_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[s
 
     What is SQL is judged as one more program.
     """
-    for name, texts in meaning.each_named(args, meaning.COMMANDS, more):
+    for name, texts in tool_arguments.each_named(args, tool_arguments.COMMANDS, more):
         yield texts[0] if len(texts) == 1 else texts
-        if len(texts) > 1 and meaning.is_called(name, meaning.SEVERAL):
+        if len(texts) > 1 and tool_arguments.is_called(name, tool_arguments.SEVERAL):
             yield from texts
     seen = _by_argument(args, more)
-    yield from ([meaning.JUDGED_AS_SQL, "--", text] for text in meaning.sql_in(args))
+    yield from ([tool_arguments.JUDGED_AS_SQL, "--", text] for text in tool_arguments.sql_in(args))
     if len(seen) > 1:
         # A program in one argument, and its arguments in another.
         yield [text for name in sorted(seen, key=lambda name: "arg" in name.lower()) for text in seen[name]]
@@ -373,7 +385,7 @@ def _commands(args: Mapping[str, Any], more: Sequence[str]) -> Iterator[tuple[st
 
 def _by_argument(args: Mapping[str, Any], more: Sequence[str]) -> dict[str, list[str]]:
     seen: dict[str, list[str]] = {}
-    for argument, text in meaning.named(args, meaning.COMMANDS, more):
+    for argument, text in tool_arguments.named(args, tool_arguments.COMMANDS, more):
         seen.setdefault(argument, []).append(text)
     return seen
 
@@ -388,10 +400,10 @@ def fits(pattern: str, command: str, *, begins: bool = False) -> bool:
 
 
 def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[Decision]:
-    for do, patterns in ((Do.DENY, rules.deny), (Do.ASK, rules.ask)):
+    for do, patterns in ((Ruling.DENY, rules.deny), (Ruling.ASK, rules.ask)):
         for pattern in patterns:
             if fits(pattern, command):
-                why = "denied" if do is Do.DENY else "to be asked for"
+                why = "denied" if do is Ruling.DENY else "to be asked for"
                 how = _take_out(pattern, str(do), "commands")
                 yield Decision(
                     do, f"commands.{do}", f'the command in {argument} is {why} by "{pattern}"', how
@@ -404,10 +416,10 @@ def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[De
 def _by_limit(rules: LimitRules, name: str, args: Mapping[str, Any], earlier: int) -> Iterator[Decision]:
     if rules.calls_per_tool and earlier >= rules.calls_per_tool:
         why = f"this would be call number {earlier + 1:,} of {name}, allowed are {rules.calls_per_tool:,}"
-        yield Decision(Do.DENY, "limits.calls-per-tool", why, _raise("calls-per-tool", earlier + 1))
+        yield Decision(Ruling.DENY, "limits.calls-per-tool", why, _raise("calls-per-tool", earlier + 1))
     if rules.argument_bytes and (size := _size(args)) > rules.argument_bytes:
         why = f"the arguments have {size:,} bytes, allowed are {rules.argument_bytes:,}"
-        yield Decision(Do.DENY, "limits.argument-bytes", why, _raise("argument-bytes", size))
+        yield Decision(Ruling.DENY, "limits.argument-bytes", why, _raise("argument-bytes", size))
 
 
 def _size(args: Mapping[str, Any]) -> int:

@@ -106,7 +106,7 @@ class Planned(msgspec.Struct, frozen=True):
         return self.do in (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE, Do.CANCEL)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RollbackPlan(msgspec.Struct, frozen=True):
     """What taking back would do, in the order in which it would be done."""
 
     of: tuple[str, ...]
@@ -122,7 +122,7 @@ class Plan(msgspec.Struct, frozen=True):
         """The writes of the plan, each as the change that it will be."""
         return tuple(Change(i.target, i.present, i.goal) for i in self.items if i.changes_something)
 
-    def decided(self, otherwise: Mapping[Target, Planned]) -> Plan:
+    def decided(self, otherwise: Mapping[Target, Planned]) -> RollbackPlan:
         """This plan with some items decided otherwise."""
         if not otherwise:
             return self
@@ -141,7 +141,7 @@ def plan_rollback(
     *,
     on_conflict: OnConflict = OnConflict.STOP,
     divisible: Callable[[Target], bool] = _nothing,
-) -> Plan:
+) -> RollbackPlan:
     """Decide about every target of the selection, latest change first."""
     by_target: dict[Target, list[Entry]] = defaultdict(list)
     for entry in selection.entries:
@@ -155,7 +155,7 @@ def plan_rollback(
     for action, target in selection.bare:
         there = history.timeline(target)[-1].change.after if history.timeline(target) else Version("unknown")
         items.append(Planned(target, Do.ALREADY, there, there, (action,), why="it was not changed then"))
-    return Plan(selection.actions, tuple(items), on_conflict)
+    return RollbackPlan(selection.actions, tuple(items), on_conflict)
 
 
 def compose(entries: Iterable[Entry], selected: Iterable[str], unsure: Collection[str] = ()) -> list[Segment]:

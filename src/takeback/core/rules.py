@@ -10,7 +10,7 @@ import msgspec
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Do(StrEnum):
+class Ruling(StrEnum):
     """What happens to a call."""
 
     ALLOW = "allow"
@@ -50,15 +50,15 @@ class Local(StrEnum):
 class EffectRules(_Table, frozen=True):
     """What happens to a call, by its effect."""
 
-    none: Do = Do.ALLOW
-    restorable: Do = Do.ALLOW
-    transactional: Do = Do.ALLOW
-    compensable: Do = Do.ALLOW
-    deferred: Do = Do.ALLOW
-    irreversible: Do = Do.ASK
+    none: Ruling = Ruling.ALLOW
+    restorable: Ruling = Ruling.ALLOW
+    transactional: Ruling = Ruling.ALLOW
+    compensable: Ruling = Ruling.ALLOW
+    deferred: Ruling = Ruling.ALLOW
+    irreversible: Ruling = Ruling.ASK
     local: Local = Local.UNKNOWN
     """What that counts as which stays with this session: its own processes, servers here, its containers."""
-    unknown: Do | None = None
+    unknown: Ruling | None = None
     """Where nobody has set it, it is allowed; but an undeclared function is refused on autopilot."""
 
 

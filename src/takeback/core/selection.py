@@ -8,8 +8,8 @@ import msgspec
 
 from takeback.core import ids
 from takeback.core.change import Change, Entry, Target
+from takeback.core.entities import RecordedAction
 from takeback.core.history import History
-from takeback.core.subjects import Action
 from takeback.errors import UsageError
 
 Filter = Callable[[Target], bool]
@@ -74,7 +74,7 @@ def inside(history: History, actions: Iterable[str]) -> list[str]:
     return list(chosen)
 
 
-def outermost(history: History, action: Action) -> Action:
+def outermost(history: History, action: RecordedAction) -> RecordedAction:
     """The action inside of which all of this happened; itself where there is none."""
     while (parent := getattr(action.began, "parent", "")) in history.actions:
         action = history.actions[parent]
@@ -110,7 +110,7 @@ def of_agent(history: History, agent: str, wanted: Filter = any_target) -> Selec
     return Selection((), ())
 
 
-def is_by(action: Action, agent: str) -> bool:
+def is_by(action: RecordedAction, agent: str) -> bool:
     """Whether it is this agent's: by its whole name, as the log has it, or by a part.
 
     `claude-code:Explore:a1` is in the log as `claude-code:Explore`, and `Explore` is enough.
@@ -162,7 +162,7 @@ def actions_of(history: History, id: str) -> list[str]:
     """The actions that an action's, a step's or a run's id stands for."""
     kind, _ = ids.parse(id)
     if id in history.actions:
-        action: Action = history.actions[id]
+        action: RecordedAction = history.actions[id]
         if action.kind == "outside":
             raise UsageError(
                 f"{id} was done outside any recorded action, so it is yours and stays",

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from takeback.daemon import door, log, rouse, wire
+from takeback.daemon import client, log, wire
+from takeback.daemon import start as daemon_start
 from takeback.errors import BackendError
 
 ANSWER_WAIT_S = 5.0
@@ -30,7 +31,7 @@ def start(home: Path) -> wire.Status:
     deadline = time.monotonic() + START_WAIT_S
     found = status(home)
     if found is None:
-        rouse.start(os.fsencode(home))
+        daemon_start.start(os.fsencode(home))
     while found is None:
         if time.monotonic() > deadline:
             raise BackendError(
@@ -87,7 +88,7 @@ def _ended(home: Path) -> bool:
 def _ask(home: Path, what: str) -> bytes:
     environ = dict(os.environb)
     try:
-        found = door.ask(os.fsencode(home), door.request(what.encode(), b"", environ), ANSWER_WAIT_S)
+        found = client.ask(os.fsencode(home), client.request(what.encode(), b"", environ), ANSWER_WAIT_S)
     except TimeoutError as error:
         raise BackendError(
             f"the daemon (process {holder(home)}) does not answer; nothing was changed",

@@ -8,7 +8,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from takeback.core.redact import redact
-from takeback.storage.private import private_file
+from takeback.system.private_files import private_file
 
 FILE = "daemon.log"
 BYTES_MAX = 256 * 1024

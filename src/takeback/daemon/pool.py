@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from takeback import config, witnessing
 from takeback.errors import ConflictError, RunBusy, TakebackError, UsageError
-from takeback.journals import JOURNAL
-from takeback.storage import acceptance, stores
-from takeback.storage.witness import Witness
-from takeback.trusted import CONFIG
-from takeback.workspace import Workspace
+from takeback.settings import toml
+from takeback.storage.state import acceptance, location
+from takeback.storage.state.witness import Witness
+from takeback.workspace import lost_history
+from takeback.workspace.store.journal import JOURNAL
+from takeback.workspace.trusted_settings import CONFIG
+from takeback.workspace.workspace import Workspace
 
 OPEN_MAX = 8
 TURN_WAIT_S = 30.0
@@ -112,9 +113,9 @@ class Pool:
         try:
             warm.close()
             if warm.witness:
-                witnessing.recall(warm.witness)  # what was open here before is missed, whoever removed it
+                lost_history.recall(warm.witness)  # what was open here before is missed, whoever removed it
             workspace = warm.workspace = self._opened(root)
-            warm.witness = witnessing.known_of(workspace.state)
+            warm.witness = lost_history.known_of(workspace.state)
             with workspace.lock.held():
                 workspace.tracker.marks()
             warm.stand = stand_of(workspace)
@@ -177,16 +178,16 @@ def stand_of(workspace: Workspace) -> Stand:
     """What an open workspace rests on: these very folders, this journal, these settings, accepted or not."""
     history = workspace.ledger.history
     untrusted = history.untrusted_since(CONFIG, beside=True)
-    return (places_of(workspace), history.accepted.get(config.FILE), untrusted.seq if untrusted else 0)
+    return (places_of(workspace), history.accepted.get(toml.FILE), untrusted.seq if untrusted else 0)
 
 
 def places_of(workspace: Workspace) -> tuple[tuple[int, ...], ...]:
     return (
         _number(workspace.root),
         _number(workspace.state / JOURNAL),
-        _number(workspace.state / stores.FILE),
+        _number(workspace.state / location.FILE),
         _number(workspace.state / acceptance.FILE),
-        _number(workspace.root / config.FILE, content=True),
+        _number(workspace.root / toml.FILE, content=True),
     )
 
 

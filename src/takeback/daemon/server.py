@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from takeback.daemon import door, wire
+from takeback.daemon import client, wire
 from takeback.daemon.wire import Answer, Request
-from takeback.storage.private import private_file, private_folder
+from takeback.system.private_files import private_file, private_folder
 
 IDLE_S = 1800.0
 LOOK_S = 5.0
@@ -43,9 +43,9 @@ class Server:
 
     def __init__(self, home: Path, *, idle_s: float = IDLE_S) -> None:
         self._home = private_folder(home)
-        self._path = home / os.fsdecode(door.SOCKET)
+        self._path = home / os.fsdecode(client.SOCKET)
         self._idle_s = idle_s
-        self._identity = door.identity()
+        self._identity = client.identity()
         self._busy = threading.BoundedSemaphore(AT_ONCE_MAX)
         self._working = 0
         self._changed = threading.Condition()
@@ -100,7 +100,7 @@ class Server:
         folder = os.open(self._home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         before = os.umask(0o177)
         try:
-            listener.bind(f"/proc/self/fd/{folder}/{os.fsdecode(door.SOCKET)}")
+            listener.bind(f"/proc/self/fd/{folder}/{os.fsdecode(client.SOCKET)}")
         finally:
             os.umask(before)
             os.close(folder)

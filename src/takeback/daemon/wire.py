@@ -1,4 +1,4 @@
-"""What goes over the daemon's socket. door.py has the other end, and the words on its form."""
+"""What goes over the daemon's socket. client.py has the other end, and the words on its form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from takeback.daemon.door import MAGIC
+from takeback.daemon.client import MAGIC
 
 REQUEST_BYTES_MAX = 64 << 20
 FIELDS_MIN = 5
@@ -40,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True):
         return b"%d %d %d\n" % (self.code, len(self.out), len(self.err)) + self.out + self.err
 
 
-class Workspace(msgspec.Struct, frozen=True):
+class OpenWorkspace(msgspec.Struct, frozen=True):
     """One that is open, and how its last look was proved."""
 
     root: str
@@ -55,11 +55,11 @@ class Status(msgspec.Struct, frozen=True):
     since_us: int
     events: int
     memory_bytes: int
-    workspaces: tuple[Workspace, ...] = ()
+    workspaces: tuple[OpenWorkspace, ...] = ()
 
 
 class Garbled(ValueError):
-    """Not what door.py sends."""
+    """Not what client.py sends."""
 
 
 def read(message: bytes) -> Request:

@@ -17,10 +17,10 @@ from takeback.core.intents import IntentDeferred, IntentsReleased
 from takeback.core.record import Record
 from takeback.core.redact import redact
 from takeback.core.seats import Seat
-from takeback.engine.lease_keeper import Keeper
-from takeback.engine.leases import why_lost
+from takeback.engine.locks.keeper import LeaseKeeper
+from takeback.engine.locks.leases import why_lost
 from takeback.errors import BackendError, LeaseLost
-from takeback.ports import Journal
+from takeback.ports.journal import Journal
 
 WORDS = ("why", "note", "message")
 """What people and errors say, in any event that has it."""
@@ -48,7 +48,7 @@ class Ledger:
         self._fences: dict[str, dict[int, str]] = {}
         self._lock = threading.RLock()  # the steps of a run may be in several threads
         self._seats = journal.seats
-        self._keeper = Keeper(self._seats) if self._seats else None
+        self._keeper = LeaseKeeper(self._seats) if self._seats else None
         self._kept: Seat | None = None
         self._is_here = self._seats is None
 

@@ -19,12 +19,12 @@ import msgspec
 
 from takeback.core import policy
 from takeback.core.events import Effect
-from takeback.core.plan import Plan, Step, default_key, in_order, known_part, resolve, targets, weaker
-from takeback.core.policy import Broken, Foresee, Ground, Use
-from takeback.core.rules import Do, Rules, for_plans
+from takeback.core.plan import Plan, PlannedStep, default_key, in_order, known_part, resolve, targets, weaker
+from takeback.core.policy import Broken, Foresee, RuleContext, Use
+from takeback.core.rules import Rules, Ruling, for_plans
 from takeback.core.values import plain
-from takeback.engine.actions import declared
-from takeback.engine.ground import ground_of, name_in_rules
+from takeback.engine.gate.rules import ground_of, name_in_rules
+from takeback.engine.runs.declare import declared
 from takeback.errors import RefusedError, TakebackError, UsageError
 
 RESERVED = {"key", "effect"}
@@ -33,7 +33,7 @@ RESERVED = {"key", "effect"}
 Tell = Callable[[str, str], None]
 
 
-class Run(Protocol):
+class PlanRun(Protocol):
     """What a plan needs of a run."""
 
     @property
@@ -46,10 +46,10 @@ class Run(Protocol):
         """Call a tool as an action, or give its recorded result. A coroutine function gives an awaitable."""
 
 
-class Runs(Protocol):
+class PlanRuns(Protocol):
     """What a plan needs of a workspace."""
 
-    def run(self, name: str, *, key: str, autopilot: bool) -> AbstractContextManager[Run]:
+    def run(self, name: str, *, key: str, autopilot: bool) -> AbstractContextManager[PlanRun]:
         """A run that commits at the end of the block, or is taken back and re-raises."""
 
 
@@ -61,17 +61,17 @@ class Tool(msgspec.Struct, frozen=True):
     effect: Effect
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedPlan(msgspec.Struct, frozen=True):
     """A plan that has been looked at from all sides."""
 
     plan: Plan
-    order: tuple[Step, ...]
+    order: tuple[PlannedStep, ...]
     imports: dict[str, str]
     """What each step's tool imports."""
     tools: dict[str, Tool]
     """By what is imported. A tool that the rules deny is not imported, and is missing here."""
     rules: Rules
-    ground: Ground
+    ground: RuleContext
     broken: list[Broken]
     asks: list[Broken]
     notes: list[str]
@@ -80,7 +80,7 @@ class Prepared(msgspec.Struct, frozen=True):
     def key(self) -> str:
         return self.plan.key or default_key(self.plan, self.imports)
 
-    def use(self, step: Step) -> Use:
+    def use(self, step: PlannedStep) -> Use:
         """The step's tool, with the stronger of the expected and its own effect."""
         target = self.imports[step.id]
         if target not in self.tools:
@@ -111,7 +111,7 @@ def prepare(
     known: Mapping[str, str],
     autopilot: bool = False,
     foresee: Foresee | None = None,
-) -> Prepared:
+) -> PreparedPlan:
     """Look at a plan before anything happens. Raises UsageError for what cannot work; rules are reported.
 
     The tools are imported, which runs their modules; but not those that the rules deny.
@@ -122,7 +122,7 @@ def prepare(
     tools = _import_allowed(plan, imports, rules, ground)
     # Only now it is known where the tools that have short names were defined.
     ground = ground_of(root, rules.tools, known, foresee)
-    prepared = Prepared(plan, in_order(plan), imports, tools, rules, ground, [], [], [])
+    prepared = PreparedPlan(plan, in_order(plan), imports, tools, rules, ground, [], [], [])
     if faults := [fault for step in prepared.order for fault in _misfits(prepared, step)]:
         raise UsageError(f"{'; '.join(faults)}; nothing was done")
     return msgspec.structs.replace(
@@ -138,7 +138,12 @@ def prepare(
 
 
 def run_plan(
-    runs: Runs, prepared: Prepared, *, key: str = "", autopilot: bool = False, tell: Tell = lambda *_: None
+    runs: PlanRuns,
+    prepared: PreparedPlan,
+    *,
+    key: str = "",
+    autopilot: bool = False,
+    tell: Tell = lambda *_: None,
 ) -> Ran:
     """Carry out a plan. `tell` hears of each step that begins, is done, or was done by an earlier attempt."""
     refuse_broken(prepared)
@@ -163,7 +168,7 @@ def run_plan(
     return Ran(run.id, key, results, tuple(earlier))
 
 
-def refuse_broken(prepared: Prepared) -> None:
+def refuse_broken(prepared: PreparedPlan) -> None:
     """A plan that breaks a rule does not begin."""
     if prepared.broken:
         said = "; ".join(f"{told(broken)}" for broken in prepared.broken)
@@ -176,7 +181,11 @@ def told(broken: Broken) -> str:
 
 
 def _call(
-    run: Run, prepared: Prepared, step: Step, results: Mapping[str, Any], called: dict[str, int]
+    run: PlanRun,
+    prepared: PreparedPlan,
+    step: PlannedStep,
+    results: Mapping[str, Any],
+    called: dict[str, int],
 ) -> Any:
     """One step: its arguments as they are now, judged once more, and the call."""
     args = resolve(step.args, results)
@@ -186,7 +195,7 @@ def _call(
     if args != step.args:
         rules = for_plans(prepared.rules)
         found = policy.judge_call(rules, use.name, use.effect, args, prepared.ground, earlier=earlier)
-        if found.do is Do.DENY:
+        if found.do is Ruling.DENY:
             raise RefusedError(
                 f"step {step.id} was refused before it ran: {found.why} (rule {found.rule})", hint=found.how
             )
@@ -207,7 +216,9 @@ async def _awaited(result: Any) -> Any:
 # Looking
 
 
-def _import_allowed(plan: Plan, imports: Mapping[str, str], rules: Rules, ground: Ground) -> dict[str, Tool]:
+def _import_allowed(
+    plan: Plan, imports: Mapping[str, str], rules: Rules, ground: RuleContext
+) -> dict[str, Tool]:
     tools: dict[str, Tool] = {}
     faults = []
     only_tools = Rules(tools=rules.tools)
@@ -215,7 +226,7 @@ def _import_allowed(plan: Plan, imports: Mapping[str, str], rules: Rules, ground
         target = imports[step.id]
         if target in tools:
             continue
-        if policy.judge_call(only_tools, target, Effect.NONE, {}, ground).do is Do.DENY:
+        if policy.judge_call(only_tools, target, Effect.NONE, {}, ground).do is Ruling.DENY:
             continue
         try:
             tools[target] = import_tool(target)
@@ -248,7 +259,7 @@ def import_tool(target: str) -> Tool:
     return Tool(target, found, declared(found).effect)
 
 
-def _misfits(prepared: Prepared, step: Step) -> list[str]:
+def _misfits(prepared: PreparedPlan, step: PlannedStep) -> list[str]:
     """What keeps a step from fitting its tool."""
     tool = prepared.tools.get(prepared.imports[step.id])
     if tool is None:

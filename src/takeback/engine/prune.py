@@ -14,14 +14,14 @@ import msgspec
 
 from takeback.core.events import Mark
 from takeback.core.record import Record
-from takeback.ports import Progress, silent
+from takeback.ports.progress import Progress, silent
 
 Dated = tuple[int, Mark]
 
 DAY_US = 86_400_000_000
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RetentionLimits(msgspec.Struct, frozen=True):
     """How much is kept. Zero means no limit."""
 
     keep_days: int
@@ -64,7 +64,7 @@ def prune(
     pinned: Iterable[Mark],
     keepers: Mapping[str, Keeper],
     store: Store,
-    limits: Limits,
+    limits: RetentionLimits,
     now_us: int,
     progress: Progress = silent,
     values: AbstractSet[bytes] = frozenset(),
@@ -96,7 +96,7 @@ def needed(
     records: Iterable[Record],
     pinned: Iterable[Mark],
     keepers: Mapping[str, Keeper],
-    limits: Limits,
+    limits: RetentionLimits,
     now_us: int,
     progress: Progress = silent,
     values: AbstractSet[bytes] = frozenset(),
@@ -141,7 +141,7 @@ def _marks(records: Iterable[Record], keepers: Mapping[str, Keeper]) -> dict[str
     }
 
 
-def _within(marks: list[Dated], limits: Limits, now_us: int) -> list[Dated]:
+def _within(marks: list[Dated], limits: RetentionLimits, now_us: int) -> list[Dated]:
     kept = marks[-limits.keep_checkpoints :] if limits.keep_checkpoints else marks
     if limits.keep_days:
         oldest = now_us - limits.keep_days * DAY_US

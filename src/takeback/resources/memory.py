@@ -8,10 +8,10 @@ from takeback.core.change import Change, Entry, Target, Version
 from takeback.core.events import Did, Mark
 from takeback.core.memory import RESOURCE, value_of, version
 from takeback.core.rollback import Do
-from takeback.ports import Latest, Swap, Swapped, Traits
+from takeback.ports.resource import Latest, Swap, Swapped, Traits
 
 
-class Memory:
+class MemoryResource:
     """Values by run and path."""
 
     name = RESOURCE

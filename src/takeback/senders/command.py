@@ -10,7 +10,7 @@ from typing import Any
 
 from takeback.core.redact import redact
 from takeback.errors import DeliveryFailed, UsageError
-from takeback.senders.sending import Sending
+from takeback.senders.registry import Sending
 
 KEY = "TAKEBACK_KEY"
 OUTPUT_MAX = 4 << 10

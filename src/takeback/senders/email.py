@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from takeback.errors import DeliveryFailed, UsageError
-from takeback.senders.sending import Sending
+from takeback.senders.registry import Sending
 
 PASSING = range(400, 500)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from takeback.core.change import ABSENT
 from takeback.core.redact import redact
 from takeback.errors import DeliveryFailed, UsageError
-from takeback.senders.sending import Sending
+from takeback.senders.registry import Sending
 
 if TYPE_CHECKING:
     import httpx2
@@ -36,7 +36,7 @@ PASSING = (408, 409, 423, 425, *REFUSED, 500, 502, 504)
 """Worth another try. 409 is what a receiver answers that is still at work on the same key."""
 
 
-class Refused(DeliveryFailed):
+class HttpRefused(DeliveryFailed):
     """An answer that is not 2xx."""
 
     status = 0
@@ -103,7 +103,7 @@ def find(call: Call) -> Any:
             content=data.encode() if data is not None else None,
             json=given.get("json"),
         )
-    except Refused as refused:
+    except HttpRefused as refused:
         if refused.status in NOT_THERE:
             return ABSENT
         raise
@@ -162,14 +162,14 @@ def request(
     raise _refusal(answer, where)
 
 
-def _refusal(answer: httpx2.Response, where: str) -> Refused:
+def _refusal(answer: httpx2.Response, where: str) -> HttpRefused:
     status = answer.status_code
     why = f"{where} answered {status} {answer.reason_phrase}".rstrip()
     if status not in PASSING:
-        refused = Refused(why, permanent=True, unsure=False)
+        refused = HttpRefused(why, permanent=True, unsure=False)
     else:
         again_s = _seconds(answer.headers.get("retry-after", ""))
-        refused = Refused(why, again_s=again_s, unsure=status not in REFUSED)
+        refused = HttpRefused(why, again_s=again_s, unsure=status not in REFUSED)
     refused.status = status
     return refused
 

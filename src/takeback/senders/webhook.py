@@ -12,7 +12,7 @@ import msgspec
 
 from takeback.errors import UsageError
 from takeback.senders.http import KEY, address, request
-from takeback.senders.sending import Sending
+from takeback.senders.registry import Sending
 
 PREFIX = "whsec_"
 

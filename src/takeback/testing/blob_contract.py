@@ -21,7 +21,7 @@ import pytest
 from blake3 import blake3
 
 from takeback.errors import CorruptionError
-from takeback.storage.packs.blobs import Blobs, raw_name, text_name
+from takeback.storage.content.names import Blobs, raw_name, text_name
 
 SIZES = (0, 1, 127, 128, 129, 4095, 4096, 4097, 32 * 1024, 65_536, 1_000_003)
 

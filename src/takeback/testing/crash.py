@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from importlib import import_module, metadata
 from pathlib import Path
 
-from takeback import faults
+from takeback.system import crash_points
 
 KILLED = -signal.SIGKILL
 """The exit code, as `subprocess` gives it, of a process that reached its crash point."""
@@ -48,13 +48,13 @@ def at(point: str, do: Callable[[], object], *, nth: int = 1) -> Iterator[Counte
 
 
 @contextmanager
-def hooked(hook: faults.Hook) -> Iterator[None]:
+def hooked(hook: crash_points.Hook) -> Iterator[None]:
     """In this process, call this at each crash point that is passed."""
-    before = faults.set_hook(hook)
+    before = crash_points.set_hook(hook)
     try:
         yield
     finally:
-        faults.set_hook(before)
+        crash_points.set_hook(before)
 
 
 def run(

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 
 from takeback.core import ids
 from takeback.core.events import RunBegan
-from takeback.core.intents import IntentDeferred, IntentDelivered, IntentsReleased, Outcome, Queued, State
-from takeback.ports import Journal
-from takeback.ports_outbox import Outbox
+from takeback.core.intents import (
+    AttemptOutcome,
+    IntentDeferred,
+    IntentDelivered,
+    IntentsReleased,
+    IntentState,
+    Queued,
+)
+from takeback.ports.journal import Journal
+from takeback.ports.outbox import Outbox
 
 LONG_S = 600.0
 SHORT_S = 0.02
@@ -44,15 +51,15 @@ def released(journal: Journal, count: int, *, order: str = "", tries: int = 12) 
     return every
 
 
-def delivered(queued: Queued) -> Outcome:
-    return Outcome(queued, IntentDelivered(queued.id, queued.attempts + 1))
+def delivered(queued: Queued) -> AttemptOutcome:
+    return AttemptOutcome(queued, IntentDelivered(queued.id, queued.attempts + 1))
 
 
 def names(every: Sequence[Queued]) -> list[str]:
     return [queued.id for queued in every]
 
 
-def state(outbox: Outbox, id: str) -> State:
+def state(outbox: Outbox, id: str) -> IntentState:
     found = outbox.get(id)
     assert found
     return found.state

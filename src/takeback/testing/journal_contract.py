@@ -28,7 +28,7 @@ from takeback.core import ids
 from takeback.core.events import CheckpointTaken, Event, RunBegan, StepBegan
 from takeback.core.record import Record, seal
 from takeback.errors import JournalMoved, UsageError
-from takeback.ports import Head, Journal
+from takeback.ports.journal import Head, Journal
 from takeback.testing.crash import child_environment
 from takeback.testing.of_journal import OfJournal
 

@@ -20,8 +20,8 @@ from takeback.core.events import Outcome as Ended
 from takeback.core.events import RunBegan, RunEnded
 from takeback.core.leases import Blocked, Holder, Lease
 from takeback.errors import LeaseLost
-from takeback.ports import Journal
-from takeback.ports_leases import LeaseStore
+from takeback.ports.journal import Journal
+from takeback.ports.leases import LeaseStore
 from takeback.testing.of_journal import OfJournal
 
 LONG_S = 600.0

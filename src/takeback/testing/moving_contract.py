@@ -18,11 +18,11 @@ import pytest
 
 from takeback.core import ids
 from takeback.core.events import CheckpointTaken, RunBegan, StepBegan
-from takeback.core.intents import IntentAttempted, IntentDelivered, IntentDied, Outcome, Queued
+from takeback.core.intents import AttemptOutcome, IntentAttempted, IntentDelivered, IntentDied, Queued
 from takeback.core.leases import Lease
 from takeback.errors import ConflictError, CorruptionError, RunBusy, StoreMoved, TakebackError, UsageError
-from takeback.ports import Journal
-from takeback.ports_moving import Stored
+from takeback.ports.journal import Journal
+from takeback.ports.relocation import Stored
 from takeback.testing.intents import LONG_S, released
 from takeback.testing.lease_contract import ANN, BOB
 
@@ -198,9 +198,9 @@ def fill(journal: Journal) -> None:
     claimed = journal.outbox.claim("me", 3, LONG_S)
     journal.outbox.start(claimed)
     words = (
-        Outcome(claimed[0], IntentDelivered(claimed[0].id, 1), {"answer": [1, "two"]}),
-        Outcome(claimed[1], IntentAttempted(claimed[1].id, 1, "away", 2**52, unsure=True)),
-        Outcome(claimed[2], IntentDied(claimed[2].id, 1, "refused")),
+        AttemptOutcome(claimed[0], IntentDelivered(claimed[0].id, 1), {"answer": [1, "two"]}),
+        AttemptOutcome(claimed[1], IntentAttempted(claimed[1].id, 1, "away", 2**52, unsure=True)),
+        AttemptOutcome(claimed[2], IntentDied(claimed[2].id, 1, "refused")),
     )
     journal.outbox.settle(words)
     for name in ("a", "b"):
@@ -220,8 +220,8 @@ def carry(journal: Journal, other: Journal, size: int) -> None:
     other.moving.adopt([], journal.moving.queue(), journal.moving.fence())
 
 
-def delivered(queued: Queued) -> Outcome:
-    return Outcome(queued, IntentDelivered(queued.id, queued.attempts + 1))
+def delivered(queued: Queued) -> AttemptOutcome:
+    return AttemptOutcome(queued, IntentDelivered(queued.id, queued.attempts + 1))
 
 
 def told(one: Queued) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.ports import Journal
+from takeback.ports.journal import Journal
 
 
 class OfJournal:

@@ -20,6 +20,7 @@ import pytest
 from takeback.core import ids
 from takeback.core.events import RunBegan
 from takeback.core.intents import (
+    AttemptOutcome,
     IntentAttempted,
     IntentCancelled,
     IntentDeferred,
@@ -27,12 +28,11 @@ from takeback.core.intents import (
     IntentDied,
     IntentDropped,
     IntentRevived,
-    Outcome,
-    State,
+    IntentState,
 )
 from takeback.errors import UsageError
-from takeback.ports import Journal
-from takeback.ports_outbox import Outbox
+from takeback.ports.journal import Journal
+from takeback.ports.outbox import Outbox
 from takeback.testing.intents import (
     LONG_S,
     SHORT_S,
@@ -62,10 +62,10 @@ class OutboxContract(OfJournal):
     def test_nothing_is_due_before_it_is_released(self, journal: Journal, outbox: Outbox) -> None:
         (id,) = defer(journal, 1)
         assert outbox.claim("me", 10, LONG_S) == []
-        assert state(outbox, id) is State.HELD
+        assert state(outbox, id) is IntentState.HELD
         release(journal, [id])
         (queued,) = outbox.claim("me", 10, LONG_S)
-        assert (queued.id, queued.state, queued.owner, queued.attempts) == (id, State.CLAIMED, "me", 0)
+        assert (queued.id, queued.state, queued.owner, queued.attempts) == (id, IntentState.CLAIMED, "me", 0)
         assert queued.deferred.arguments == {"args": [0], "kwargs": {}}
 
     def test_what_is_not_written_is_not_there(self, journal: Journal, outbox: Outbox) -> None:
@@ -82,7 +82,7 @@ class OutboxContract(OfJournal):
         outbox.start([queued])
         outbox.settle([delivered(queued)])
         release(journal, [id])
-        assert state(outbox, id) is State.DELIVERED
+        assert state(outbox, id) is IntentState.DELIVERED
 
     # Claims
 
@@ -114,7 +114,7 @@ class OutboxContract(OfJournal):
         with ThreadPoolExecutor(WORKERS) as pool:
             taken = [id for mine in pool.map(work, range(WORKERS)) for id in mine]
         assert sorted(taken) == sorted(every)
-        assert outbox.counts()[State.DELIVERED] == 60
+        assert outbox.counts()[IntentState.DELIVERED] == 60
 
     def test_a_lease_that_ran_out_frees_what_was_not_begun(self, journal: Journal, outbox: Outbox) -> None:
         (id,) = released(journal, 1)
@@ -129,7 +129,7 @@ class OutboxContract(OfJournal):
             == outbox.settle([delivered(old)])
             == frozenset()
         )
-        assert state(outbox, id) is State.CLAIMED
+        assert state(outbox, id) is IntentState.CLAIMED
         assert outbox.start([new]) == {id}
 
     def test_an_attempt_that_began_and_lapsed_counts_as_one_without_an_answer(
@@ -150,7 +150,7 @@ class OutboxContract(OfJournal):
         for n in range(2):
             outbox.start(outbox.claim(f"worker {n}", 1, LONG_S))
             assert outbox.free(f"worker {n}") == 1
-        assert state(outbox, id) is State.DEAD
+        assert state(outbox, id) is IntentState.DEAD
         assert isinstance(outbox.attempts(id)[-1].event, IntentDied)
 
     def test_a_renewed_lease_holds(self, journal: Journal, outbox: Outbox) -> None:
@@ -165,7 +165,7 @@ class OutboxContract(OfJournal):
         outbox.claim("me", 1, LONG_S)
         outbox.claim("you", 1, LONG_S)
         assert outbox.free("me") == 1
-        assert (state(outbox, first), state(outbox, second)) == (State.DUE, State.CLAIMED)
+        assert (state(outbox, first), state(outbox, second)) == (IntentState.DUE, IntentState.CLAIMED)
 
     # Outcomes
 
@@ -175,42 +175,42 @@ class OutboxContract(OfJournal):
         outbox.start([queued])
         before = journal.head().count
         word = IntentDelivered(id, 1, {"id": "[hidden]"})
-        assert outbox.settle([Outcome(queued, word, {"id": "secret"})]) == {id}
+        assert outbox.settle([AttemptOutcome(queued, word, {"id": "secret"})]) == {id}
         (record,) = journal.read(after=before)
         assert (record.event, record.stream) == (word, ids.WORKSPACE)
         found = outbox.get(id)
         assert found
-        assert (found.state, found.result, found.attempts) == (State.DELIVERED, {"id": "secret"}, 1)
+        assert (found.state, found.result, found.attempts) == (IntentState.DELIVERED, {"id": "secret"}, 1)
 
     def test_a_claim_ends_once(self, journal: Journal, outbox: Outbox) -> None:
         (id,) = released(journal, 1)
         (queued,) = outbox.claim("me", 1, LONG_S)
         outbox.start([queued])
-        late = Outcome(queued, IntentAttempted(id, 1, "too late", 0, unsure=True))
+        late = AttemptOutcome(queued, IntentAttempted(id, 1, "too late", 0, unsure=True))
         assert outbox.settle([delivered(queued), late]) == {id}
         assert outbox.settle([late]) == frozenset()
-        assert (state(outbox, id), outbox.attempts(id)) == (State.DELIVERED, [])
+        assert (state(outbox, id), outbox.attempts(id)) == (IntentState.DELIVERED, [])
 
     def test_tried_again_when_its_time_has_come(self, journal: Journal, outbox: Outbox) -> None:
         (id,) = released(journal, 1)
         (queued,) = outbox.claim("me", 1, LONG_S)
         outbox.start([queued])
         later = queued.due_us + 10**12
-        outbox.settle([Outcome(queued, IntentAttempted(id, 1, "busy", later))])
+        outbox.settle([AttemptOutcome(queued, IntentAttempted(id, 1, "busy", later))])
         assert outbox.claim("me", 1, LONG_S) == []
         found = outbox.get(id)
         assert found
-        assert (found.state, found.due_us, found.attempts, found.unsure) == (State.DUE, later, 1, False)
-        assert (outbox.counts(), outbox.next_due_us()) == ({State.DUE: 1}, later)
+        assert (found.state, found.due_us, found.attempts, found.unsure) == (IntentState.DUE, later, 1, False)
+        assert (outbox.counts(), outbox.next_due_us()) == ({IntentState.DUE: 1}, later)
 
     def test_a_dead_letter_is_revived_or_dropped(self, journal: Journal, outbox: Outbox) -> None:
         first, second = released(journal, 2)
         for queued in outbox.claim("me", 2, LONG_S):
             outbox.start([queued])
-            outbox.settle([Outcome(queued, IntentDied(queued.id, 1, "no such place"))])
-        assert names(outbox.page([State.DEAD])) == [first, second]
-        assert outbox.revive(first, "ann").state is State.DUE
-        assert outbox.drop(second, "ann", "not needed").state is State.DROPPED
+            outbox.settle([AttemptOutcome(queued, IntentDied(queued.id, 1, "no such place"))])
+        assert names(outbox.page([IntentState.DEAD])) == [first, second]
+        assert outbox.revive(first, "ann").state is IntentState.DUE
+        assert outbox.drop(second, "ann", "not needed").state is IntentState.DROPPED
         assert names(outbox.claim("me", 2, LONG_S)) == [first]
         words = [record.event for record in journal.read()][-2:]
         assert words == [IntentRevived(first, "ann"), IntentDropped(second, "ann", "not needed")]
@@ -229,8 +229,8 @@ class OutboxContract(OfJournal):
     def test_cancelled_before_and_after_its_release(self, journal: Journal, outbox: Outbox) -> None:
         (held,), (due,) = defer(journal, 1), released(journal, 1)
         for id in (held, due):
-            assert outbox.cancel(id, "a9").state is State.CANCELLED
-            assert outbox.cancel(id, "a9").state is State.CANCELLED
+            assert outbox.cancel(id, "a9").state is IntentState.CANCELLED
+            assert outbox.cancel(id, "a9").state is IntentState.CANCELLED
         words = [r.event for r in journal.read() if isinstance(r.event, IntentCancelled)]
         assert words == [IntentCancelled(held, "a9"), IntentCancelled(due, "a9")]
         release(journal, [held])
@@ -239,18 +239,18 @@ class OutboxContract(OfJournal):
     def test_a_claim_that_has_not_begun_is_taken_away(self, journal: Journal, outbox: Outbox) -> None:
         (id,) = released(journal, 1)
         (queued,) = outbox.claim("me", 1, LONG_S)
-        assert outbox.cancel(id).state is State.CANCELLED
+        assert outbox.cancel(id).state is IntentState.CANCELLED
         assert outbox.start([queued]) == outbox.settle([delivered(queued)]) == frozenset()
-        assert state(outbox, id) is State.CANCELLED
+        assert state(outbox, id) is IntentState.CANCELLED
 
     def test_what_is_being_delivered_is_not_cancelled(self, journal: Journal, outbox: Outbox) -> None:
         (id,) = released(journal, 1)
         (queued,) = outbox.claim("me", 1, LONG_S)
         outbox.start([queued])
         found = outbox.cancel(id)
-        assert found.busy and found.state is State.CLAIMED
+        assert found.busy and found.state is IntentState.CLAIMED
         outbox.settle([delivered(queued)])
-        assert outbox.cancel(id).state is State.DELIVERED
+        assert outbox.cancel(id).state is IntentState.DELIVERED
 
     def test_cancelled_after_an_attempt_without_an_answer_is_in_doubt(
         self, journal: Journal, outbox: Outbox
@@ -258,9 +258,9 @@ class OutboxContract(OfJournal):
         (id,) = released(journal, 1)
         (queued,) = outbox.claim("me", 1, LONG_S)
         outbox.start([queued])
-        outbox.settle([Outcome(queued, IntentAttempted(id, 1, "no answer", 10**18, unsure=True))])
+        outbox.settle([AttemptOutcome(queued, IntentAttempted(id, 1, "no answer", 10**18, unsure=True))])
         found = outbox.cancel(id)
-        assert (found.state, found.unsure) == (State.CANCELLED, True)
+        assert (found.state, found.unsure) == (IntentState.CANCELLED, True)
 
     def test_of_cancel_and_start_one_wins(self, journal: Journal, outbox: Outbox) -> None:
         every = released(journal, 40)
@@ -273,7 +273,7 @@ class OutboxContract(OfJournal):
 
         def cancel() -> frozenset[str]:
             barrier.wait()
-            return frozenset(id for id in reversed(every) if outbox.cancel(id).state is State.CANCELLED)
+            return frozenset(id for id in reversed(every) if outbox.cancel(id).state is IntentState.CANCELLED)
 
         with ThreadPoolExecutor(2) as pool:
             begun, gone = pool.submit(start), pool.submit(cancel)
@@ -297,12 +297,12 @@ class OutboxContract(OfJournal):
         first, second, third = released(journal, 3, order="a")
         (queued,) = outbox.claim("me", 10, LONG_S)
         outbox.start([queued])
-        outbox.settle([Outcome(queued, IntentAttempted(first, 1, "busy", 0))])
+        outbox.settle([AttemptOutcome(queued, IntentAttempted(first, 1, "busy", 0))])
         (queued,) = outbox.claim("me", 10, LONG_S)
         assert queued.id == first
         outbox.start([queued])
-        outbox.settle([Outcome(queued, IntentDied(first, 2, "no"))])
-        assert outbox.cancel(second).state is State.CANCELLED
+        outbox.settle([AttemptOutcome(queued, IntentDied(first, 2, "no"))])
+        assert outbox.cancel(second).state is IntentState.CANCELLED
         assert names(outbox.claim("me", 10, LONG_S)) == [third]
 
     def test_order_is_that_of_release(self, journal: Journal, outbox: Outbox) -> None:
@@ -319,8 +319,8 @@ class OutboxContract(OfJournal):
         first, second = released(journal, 2, order="a")
         (queued,) = outbox.claim("me", 1, LONG_S)
         outbox.start([queued])
-        outbox.settle([Outcome(queued, IntentDied(first, 1, "no"))])
-        assert outbox.revive(first).state is State.QUEUED
+        outbox.settle([AttemptOutcome(queued, IntentDied(first, 1, "no"))])
+        assert outbox.revive(first).state is IntentState.QUEUED
         assert names(outbox.claim("me", 10, LONG_S)) == [second]
 
     # Looking
@@ -329,9 +329,9 @@ class OutboxContract(OfJournal):
         every = defer(journal, 5)
         assert names(outbox.page(limit=2)) == every[:2]
         assert names(outbox.page(after=every[1], limit=2)) == every[2:4]
-        assert outbox.page([State.DEAD]) == []
+        assert outbox.page([IntentState.DEAD]) == []
         assert outbox.get("i9999") is None
-        assert (outbox.counts(), outbox.next_due_us()) == ({State.HELD: 5}, 0)
+        assert (outbox.counts(), outbox.next_due_us()) == ({IntentState.HELD: 5}, 0)
 
     # Many at once
 
@@ -341,8 +341,8 @@ class OutboxContract(OfJournal):
         claimed = outbox.claim("me", 10, LONG_S)
         assert names(claimed) == [*(ids[0] for ids in every.values()), *loose]
         a, b, c, *others = claimed
-        again = Outcome(c, IntentAttempted(c.id, 1, "busy", 0))
-        dead = Outcome(b, IntentDied(b.id, 1, "no"))
+        again = AttemptOutcome(c, IntentAttempted(c.id, 1, "busy", 0))
+        dead = AttemptOutcome(b, IntentDied(b.id, 1, "no"))
         assert len(outbox.settle([delivered(a), dead, again, *map(delivered, others)])) == 5
         assert names(outbox.claim("me", 10, LONG_S)) == [every["c"][0], every["a"][1], every["b"][1]]
 
@@ -350,7 +350,7 @@ class OutboxContract(OfJournal):
         first, second = released(journal, 2, order="o")
         died, dropped = IntentDied(first, 1, "no"), IntentDropped(first)
         journal.append([died, dropped, IntentCancelled(second)], stream=ids.WORKSPACE)
-        assert [state(outbox, id) for id in (first, second)] == [State.DROPPED, State.CANCELLED]
+        assert [state(outbox, id) for id in (first, second)] == [IntentState.DROPPED, IntentState.CANCELLED]
         assert len(outbox.attempts(first)) == 1
 
     def test_what_began_and_was_not_tried_has_not_begun(self, journal: Journal, outbox: Outbox) -> None:
@@ -358,7 +358,7 @@ class OutboxContract(OfJournal):
         claimed = outbox.claim("me", 2, LONG_S)
         assert outbox.start(claimed) == {one, two}
         assert outbox.start(claimed, begun=False) == {one, two}
-        assert outbox.cancel(one).state is State.CANCELLED
+        assert outbox.cancel(one).state is IntentState.CANCELLED
         assert outbox.start(claimed, begun=False) == {two}
         assert outbox.free("me") == 1
         (queued,) = outbox.claim("you", 2, LONG_S)

@@ -11,8 +11,12 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-MODULES = ("errors", "core/redact", *(f"workflows/{name}" for name in ("record", "guard", "disk", "owners")))
-MODULES += tuple(f"workflows/{name}" for name in ("places", "checkpoints", "stale", "lines", "tool"))
+MODULES = (
+    "errors",
+    "core/redact",
+    *(f"workflows/{name}" for name in ("record", "text_limits", "disk", "owners")),
+)
+MODULES += tuple(f"workflows/{name}" for name in ("places", "checkpoints", "stale", "lines", "script"))
 SCRIPTS = {"checkpoint_tool.py": "main", "checkpoint_selfcheck.py": "selfcheck"}
 ABOUT = {
     "checkpoint_tool.py": "Checkpoints that survive a restart: start, update, resume, complete, list, prune, check.",

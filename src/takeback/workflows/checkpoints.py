@@ -15,7 +15,6 @@ from typing import Any
 
 from takeback.errors import ConflictError, CorruptionError, LeaseLost, RunBusy, UsageError
 from takeback.workflows.disk import failed
-from takeback.workflows.guard import check
 from takeback.workflows.owners import (
     TOKEN_VARIABLE,
     agent_here,
@@ -28,7 +27,7 @@ from takeback.workflows.owners import (
     lives,
     renewed,
 )
-from takeback.workflows.places import AGENTS, PLACE, SUFFIX, Entry, Places
+from takeback.workflows.places import AGENTS, PLACE, SUFFIX, CheckpointFile, CheckpointFolders
 from takeback.workflows.record import (
     DAY_S,
     advanced,
@@ -40,6 +39,7 @@ from takeback.workflows.record import (
     safe_name,
     some,
 )
+from takeback.workflows.text_limits import check
 
 GUARD = ".lock"
 ASIDE = "set-aside"
@@ -50,7 +50,7 @@ class Checkpoints:
     """All checkpoints below one root. Close it, or use it in a `with` block."""
 
     def __init__(self, root: str = ".", clock: Callable[[], float] = time.time) -> None:
-        self._places = Places(root)
+        self._places = CheckpointFolders(root)
         self.root = self._places.root
         self._clock = clock
 
@@ -65,11 +65,11 @@ class Checkpoints:
 
     # Looking
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CheckpointFile]:
         """Every checkpoint, readable or not."""
         return self._places.entries()
 
-    def get(self, workflow: str) -> Entry:
+    def get(self, workflow: str) -> CheckpointFile:
         """The checkpoint of this workflow; one that is not there or not whole is an error."""
         entry = self._places.find(workflow)
         if entry is None:
@@ -84,7 +84,7 @@ class Checkpoints:
             )
         return entry
 
-    def holder(self, entry: Entry) -> dict[str, Any] | None:
+    def holder(self, entry: CheckpointFile) -> dict[str, Any] | None:
         """Who holds this workflow, if that process may still be at work."""
         holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
@@ -181,7 +181,7 @@ class Checkpoints:
                 self._make_way(entry, force=force)
             parts = (AGENTS, agent, *PLACE) if per_agent else PLACE
             folder = entry.folder if entry else self._places.make(*parts)
-            fresh = Entry(folder, workflow, record)
+            fresh = CheckpointFile(folder, workflow, record)
             folder.write(fresh.name, encoded(record))
             if owner_pid is not None:
                 self._hold(fresh, owner_pid)
@@ -252,8 +252,8 @@ class Checkpoints:
         if not (self._places.find(workflow) if workflow else self._places.folders()):
             return None
         with self._alone():
-            own: list[Entry] = []
-            held: list[Entry] = []
+            own: list[CheckpointFile] = []
+            held: list[CheckpointFile] = []
             for entry in [self.get(workflow)] if workflow else self.entries():
                 if entry.record is None:
                     skipped(f"INVALID {entry.name} {entry.reason}")
@@ -341,7 +341,7 @@ class Checkpoints:
                     hint="a key stands for one piece of work: use that workflow, or another key",
                 )
 
-    def _make_way(self, entry: Entry, *, force: bool) -> None:
+    def _make_way(self, entry: CheckpointFile, *, force: bool) -> None:
         """Set the old checkpoint aside, if that was asked for and nobody is at work on it."""
         if holder := self.holder(entry):
             raise ConflictError(
@@ -357,7 +357,7 @@ class Checkpoints:
             )
         self._set_aside(entry)
 
-    def _set_aside(self, entry: Entry) -> None:
+    def _set_aside(self, entry: CheckpointFile) -> None:
         aside = self._places.make(*self._places.parts(entry.folder), ASIDE)
         number = time.time_ns()
         try:
@@ -368,7 +368,7 @@ class Checkpoints:
         aside.sync()
         entry.folder.sync()
 
-    def _hold(self, entry: Entry, pid: int, before: dict[str, Any] | None = None) -> str:
+    def _hold(self, entry: CheckpointFile, pid: int, before: dict[str, Any] | None = None) -> str:
         """Make this process the holder. Whoever had it before keeps its token, if it is handed on."""
         now_s = self._clock()
         holder = renewed(describe(pid, now_s), now_s)
@@ -377,7 +377,7 @@ class Checkpoints:
         entry.folder.write(entry.id + GUARD, encode_holder(holder))
         return str(holder["token"])
 
-    def _take(self, entry: Entry, owner_pid: int) -> None:
+    def _take(self, entry: CheckpointFile, owner_pid: int) -> None:
         """Make this process the holder, if it is not already, and nobody else is."""
         holder = self.holder(entry)
         if holder is None:
@@ -388,14 +388,14 @@ class Checkpoints:
                 hint="leave it to that process, or take it over with `resume --steal-lock`",
             )
 
-    def _last_holder(self, entry: Entry) -> dict[str, Any] | None:
+    def _last_holder(self, entry: CheckpointFile) -> dict[str, Any] | None:
         """Who held it last, alive or not."""
         try:
             return decode_holder(entry.folder.read(entry.id + GUARD))
         except (FileNotFoundError, CorruptionError):
             return None
 
-    def _keep_hold(self, entry: Entry, owner_pid: int | None, token: str) -> None:
+    def _keep_hold(self, entry: CheckpointFile, owner_pid: int | None, token: str) -> None:
         """Renew the lease. Who says who they are is checked; who does not is taken for the holder."""
         holder = self.holder(entry)
         token = token or os.environ.get(TOKEN_VARIABLE, "")

@@ -28,7 +28,7 @@ def sync(fd: int) -> None:
         os.fsync(fd)
 
 
-class Folder:
+class CheckpointFolder:
     """One open folder. Its files are named relative to it, so that nobody can swap it for another meanwhile."""
 
     def __init__(self, path: str, fd: int) -> None:
@@ -36,7 +36,7 @@ class Folder:
         self.fd = fd
 
     @classmethod
-    def find(cls, root: str, *parts: str, create: bool = False) -> Folder | None:
+    def find(cls, root: str, *parts: str, create: bool = False) -> CheckpointFolder | None:
         """The folder at these parts below the root; None where it is not there and is not to be made."""
         path, fd = root, -1
         try:
@@ -131,7 +131,7 @@ class Folder:
         except FileNotFoundError:
             pass
 
-    def move(self, name: str, there: Folder, new_name: str) -> None:
+    def move(self, name: str, there: CheckpointFolder, new_name: str) -> None:
         os.rename(name, new_name, src_dir_fd=self.fd, dst_dir_fd=there.fd)
 
     @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 
 from takeback.errors import BackendError, CorruptionError
 from takeback.workflows.checkpoints import Checkpoints
-from takeback.workflows.disk import Folder
+from takeback.workflows.disk import CheckpointFolder
 from takeback.workflows.lines import log_line
 from takeback.workflows.notify import send, shown
 from takeback.workflows.stale import report_lines, stale
@@ -102,7 +102,7 @@ class Monitor:
         log_line(str(self.state / LOG), {"what": what, **details}, self._clock())
 
     def _read(self, name: str) -> dict[str, Any]:
-        folder = Folder.find(str(self.state)) if self.state.is_dir() else None
+        folder = CheckpointFolder.find(str(self.state)) if self.state.is_dir() else None
         if folder is None:
             return {}
         try:
@@ -125,12 +125,12 @@ class Monitor:
         finally:
             folder.close()
 
-    def _folder(self) -> Folder:
+    def _folder(self) -> CheckpointFolder:
         try:
             self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise BackendError(f"{self.state} cannot be made: {error.strerror}; nothing was done") from error
-        folder = Folder.find(str(self.state))
+        folder = CheckpointFolder.find(str(self.state))
         assert folder is not None
         return folder
 

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from takeback.errors import BackendError, ConflictError, CorruptionError
-from takeback.workflows.disk import Folder
+from takeback.workflows.disk import CheckpointFolder
 from takeback.workflows.record import RESERVED, decoded, safe_name
 
 PLACE = ("memory", "checkpoints")
@@ -15,10 +15,12 @@ SUFFIX = ".json"
 NOT_OURS = {RESERVED + SUFFIX}
 
 
-class Entry:
+class CheckpointFile:
     """One file in a folder of checkpoints: a record, or the reason why there is none."""
 
-    def __init__(self, folder: Folder, id: str, record: dict[str, Any] | None, reason: str = "") -> None:
+    def __init__(
+        self, folder: CheckpointFolder, id: str, record: dict[str, Any] | None, reason: str = ""
+    ) -> None:
         self.folder = folder
         self.id = id
         self.record = record
@@ -33,19 +35,19 @@ class Entry:
         return os.path.join(self.folder.path, self.name)
 
 
-class Places:
+class CheckpointFolders:
     """Every folder of checkpoints below one root, each opened once."""
 
     def __init__(self, root: str) -> None:
         self.root = os.path.realpath(root)
-        self._open: dict[tuple[str, ...], Folder] = {}
+        self._open: dict[tuple[str, ...], CheckpointFolder] = {}
 
     def close(self) -> None:
         for folder in self._open.values():
             folder.close()
         self._open.clear()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CheckpointFile]:
         """Every checkpoint. A bad file is one entry among the others, and blocks none of them."""
         return [
             self._entry(folder, name.removesuffix(SUFFIX))
@@ -54,7 +56,7 @@ class Places:
             if name.endswith(SUFFIX) and not name.startswith(".") and name not in NOT_OURS
         ]
 
-    def find(self, workflow: str) -> Entry | None:
+    def find(self, workflow: str) -> CheckpointFile | None:
         """The file of this workflow, wherever it lies."""
         safe_name(workflow, "the id of a workflow")
         found = [folder for folder in self.folders() if workflow + SUFFIX in folder.names()]
@@ -65,23 +67,23 @@ class Places:
             )
         return self._entry(found[0], workflow) if found else None
 
-    def folders(self) -> list[Folder]:
+    def folders(self) -> list[CheckpointFolder]:
         """Every folder of checkpoints that is there."""
         agents = self.quietly((AGENTS,))
         names = agents.names() if agents else []
         places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
         return [folder for parts in places if (folder := self.quietly(parts))]
 
-    def folder(self, *parts: str) -> Folder | None:
+    def folder(self, *parts: str) -> CheckpointFolder | None:
         """The folder at these parts, if it is there."""
         if parts not in self._open:
-            folder = Folder.find(self.root, *parts)
+            folder = CheckpointFolder.find(self.root, *parts)
             if folder is None:
                 return None
             self._open[parts] = folder
         return self._open[parts]
 
-    def quietly(self, parts: tuple[str, ...]) -> Folder | None:
+    def quietly(self, parts: tuple[str, ...]) -> CheckpointFolder | None:
         """An agent's folder that is a link, no folder, or closed to us is not looked into, and blocks no other."""
         try:
             return self.folder(*parts)
@@ -90,20 +92,20 @@ class Places:
                 raise
             return None
 
-    def make(self, *parts: str) -> Folder:
+    def make(self, *parts: str) -> CheckpointFolder:
         """The folder at these parts, made where it is missing."""
-        found = self.folder(*parts) or Folder.find(self.root, *parts, create=True)
+        found = self.folder(*parts) or CheckpointFolder.find(self.root, *parts, create=True)
         assert found is not None
         self._open[parts] = found
         return found
 
-    def parts(self, folder: Folder) -> tuple[str, ...]:
+    def parts(self, folder: CheckpointFolder) -> tuple[str, ...]:
         return next(parts for parts, known in self._open.items() if known is folder)
 
-    def _entry(self, folder: Folder, id: str) -> Entry:
+    def _entry(self, folder: CheckpointFolder, id: str) -> CheckpointFile:
         try:
-            return Entry(folder, id, decoded(folder.read(id + SUFFIX), id))
+            return CheckpointFile(folder, id, decoded(folder.read(id + SUFFIX), id))
         except FileNotFoundError:
-            return Entry(folder, id, None, "it has just gone")
+            return CheckpointFile(folder, id, None, "it has just gone")
         except CorruptionError as error:
-            return Entry(folder, id, None, error.message)
+            return CheckpointFile(folder, id, None, error.message)

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from takeback.workflows.checkpoints import Checkpoints
-from takeback.workflows.places import Entry
+from takeback.workflows.places import CheckpointFile
 from takeback.workflows.record import HASH, is_unfinished, seconds
 
 MINUTE_S = 60.0
@@ -19,7 +19,7 @@ def stale(checkpoints: Checkpoints, stale_min: float, now_s: float | None = None
     return [finding for finding in found if finding]
 
 
-def _finding(entry: Entry, threshold_s: float, now_s: float) -> dict[str, Any] | None:
+def _finding(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[str, Any] | None:
     if entry.record is None:
         return _unreadable(entry, threshold_s, now_s)
     record = entry.record
@@ -40,7 +40,7 @@ def _finding(entry: Entry, threshold_s: float, now_s: float) -> dict[str, Any] |
     }
 
 
-def _unreadable(entry: Entry, threshold_s: float, now_s: float) -> dict[str, Any] | None:
+def _unreadable(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[str, Any] | None:
     """A file that cannot be trusted may be unfinished work: after the threshold somebody should look at it."""
     try:
         modified_s = entry.folder.modified_s(entry.name)

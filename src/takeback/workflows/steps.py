@@ -15,7 +15,7 @@ from takeback.workflows.owners import in_words
 from takeback.workflows.record import is_unfinished
 
 
-class Step:
+class WorkflowStep:
     """One step. A `with` body cannot be skipped, so it is for the body to look at `done`."""
 
     def __init__(self, name: str, *, done: bool, key: str) -> None:
@@ -55,12 +55,12 @@ class Workflow:
         return [step for step in dict.fromkeys(steps) if step not in done]
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Step]:
+    def step(self, name: str) -> Iterator[WorkflowStep]:
         """A step that counts as done when its body ends without an exception."""
         key = f"{self.record['idempotencyKey']}:{name}"
         # Who called it done may have named no step: then all of them are.
         done = name in self.record["completedSteps"] or self.record["status"] == "done"
-        step = Step(name, done=done, key=key)
+        step = WorkflowStep(name, done=done, key=key)
         if not step.done and self.record["currentStep"] != name:
             self._update(step=name)
         yield step

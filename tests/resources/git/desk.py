@@ -8,9 +8,9 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from takeback.engine.report import RollbackReport
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.engine.rollback.report import RollbackReport
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 
 SHOWN_OPERATIONS = (
     "rebase-merge",

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from takeback.core.change import Version
-from takeback.resources.git import composing, entry, manifest, scan
-from takeback.resources.git.composing import Row, Said
-from takeback.resources.git.manifest import Targets
+from takeback.resources.git import entry
+from takeback.resources.git.look import composing, manifest, scan
+from takeback.resources.git.look.composing import GitFileRow, Said
+from takeback.resources.git.look.manifest import Targets
 
 from .desk import Desk
 from .test_marks import calm, git_of
@@ -101,25 +102,27 @@ def test_a_change_alone_gives_what_everything_gives(rounds: list[Any]) -> None:
         last = again
 
 
-def happen(said: Said, stores: dict[bytes, Version], what: str, where: Any, number: Any) -> list[scan.Found]:
+def happen(
+    said: Said, stores: dict[bytes, Version], what: str, where: Any, number: Any
+) -> list[scan.RepositoryFile]:
     """Let something happen to a repository, and tell which files it touched."""
     if what == "packed":
         before = said.packed.pop(where, {})
         now = {where + (b"refs/heads/%d" % n if n else b"refs/stash"): v for n, v in number.items()}
         said.packed[where] = {name: version_of(scan.REFS, where, v) for name, v in now.items()}
-        return [scan.Found(name, scan.REFS, where) for name in before.keys() | now.keys()]
+        return [scan.RepositoryFile(name, scan.REFS, where) for name in before.keys() | now.keys()]
     if what == "objects":
         if number < 0:
             stores.pop(where, None)
         else:
             stores[where] = entry.objects(str(number), number, b"", 0)
-        return [scan.Found(where + b"objects", scan.PLAIN, where)]
+        return [scan.RepositoryFile(where + b"objects", scan.PLAIN, where)]
     prefix, (name, area) = where
     if number < 0:
         said.rows.pop(prefix + name, None)
     else:
-        said.rows[prefix + name] = Row(area, prefix, version_of(area, prefix, number))
-    return [scan.Found(prefix + name, area, prefix)]
+        said.rows[prefix + name] = GitFileRow(area, prefix, version_of(area, prefix, number))
+    return [scan.RepositoryFile(prefix + name, area, prefix)]
 
 
 COMMANDS = [

@@ -104,7 +104,7 @@ def test_settings_of_both(desk: Desk) -> None:
 def test_a_lock_of_another_process_fails_one_item_and_names_it(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("takeback.resources.git.locks.WAIT_S", 0.1)
+    monkeypatch.setattr("takeback.resources.git.format.locks.WAIT_S", 0.1)
     old = desk.at("main")
     desk.agent("git branch -q -D feature; git commit -q --allow-empty -m agent")
     lock = desk.root / ".git/refs/heads/main.lock"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
+from takeback.system import crash_points
 from tests.world.kill import finish, killed_at, places_of
 
 from .conftest import made
@@ -87,7 +87,7 @@ def test_killed_while_objects_are_kept(scene: Desk) -> None:
 
 def test_a_lock_of_another_is_never_taken_for_ours(scene: Desk) -> None:
     """Only a lock with the inode of a file of ours is removed."""
-    from takeback.resources.git import locks
+    from takeback.resources.git.format import locks
 
     folder = os.fsencode(scene.root / ".git")
     theirs, ours = folder + b"/index", folder + b"/HEAD"
@@ -114,4 +114,4 @@ def test_every_place_of_git_is_named_here() -> None:
         "git-objects-packed",
         "git-objects-given",
     }
-    assert {name for name in faults.known() if name.startswith("git-")} == tried
+    assert {name for name in crash_points.known() if name.startswith("git-")} == tried

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from takeback.core.change import ABSENT, Version
-from takeback.resources.git import manifest
+from takeback.resources.git.look import manifest
 from takeback.resources.git.resource import Git
 from tests.world.settings import write
 
@@ -92,7 +92,7 @@ def test_a_deep_look_finds_what_times_hide(desk: Desk) -> None:
     head.write_bytes(text[::-1])
     os.utime(head, ns=(info.st_atime_ns, info.st_mtime_ns))
     # A change time cannot be set back: what is known is made to fit instead.
-    from takeback.resources.git import scan
+    from takeback.resources.git.look import scan
 
     assert observer._known is not None
     observer._known.keys[b""][b"description"] = scan.key_of(head.stat())

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from takeback.errors import RollbackIncomplete
-from takeback.ports import silent
-from takeback.resources.git import entry, packs
-from takeback.resources.git.mirror import Mirror
+from takeback.ports.progress import silent
+from takeback.resources.git import entry
+from takeback.resources.git.format import packs
+from takeback.resources.git.mirror.mirror import Mirror
 
 from .desk import Desk, git, says
 

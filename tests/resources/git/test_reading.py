@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from takeback.resources.git import index_file, refs
+from takeback.resources.git.format import index_file, refs
 
 from .desk import Desk, git
 

@@ -12,8 +12,9 @@ from blake3 import blake3
 
 from takeback.core.events import Did, Mark
 from takeback.errors import CorruptionError
-from takeback.ports import Swapped, silent
-from takeback.resources.git import travel
+from takeback.ports.progress import silent
+from takeback.ports.resource import Swapped
+from takeback.resources.git.mirror import travel
 from takeback.testing import crash
 
 from . import travelling

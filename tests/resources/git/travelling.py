@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from takeback.core.events import Mark
-from takeback.opening import open_workspace
-from takeback.ports import Swapped, silent
+from takeback.ports.progress import silent
+from takeback.ports.resource import Swapped
 from takeback.resources.git.resource import Git
-from takeback.storage.bucket import Bucket
-from takeback.storage.bucket.sealing import PLAIN
-from takeback.storage.bucket.shelf import BucketShelf
-from takeback.storage.packs import PackStore
-from takeback.storage.packs.files import StoredContents
+from takeback.storage.content.bucket import Bucket
+from takeback.storage.content.bucket.encryption import PLAIN
+from takeback.storage.content.bucket.shelf import BucketShelf
+from takeback.storage.content.packs import PackStore
+from takeback.storage.content.stored_contents import StoredContents
+from takeback.workspace.opening import open_workspace
 
 
 def shelf_at(bucket: Path) -> BucketShelf:

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from takeback import addresses
-from takeback.commands.sql import changes_rows_only
-from takeback.resources.postgres import client
-from takeback.resources.postgres.client import Look
-from takeback.resources.postgres.places import Places
+from takeback.resources.postgres import psql as postgres_psql
+from takeback.resources.postgres.guarded import GuardedDatabases
+from takeback.resources.postgres.psql import Look
+from takeback.shell.languages.sql import changes_rows_only
+from takeback.system import postgres_address
 from tests.resources.postgres.world import Server, Shop
 from tests.world.cli import Result, run
 
 UPDATE = "UPDATE customers SET name = 'x'"
 
 
-def look(words: list[str], places: Places) -> Look | None:
-    return client.look(words, places, changes_rows_only)
+def look(words: list[str], places: GuardedDatabases) -> Look | None:
+    return postgres_psql.look(words, places, changes_rows_only)
 
 
 def psql(shop: Shop, *words: str, before: tuple[str, ...] = ()) -> Result:
@@ -73,7 +73,7 @@ def test_what_is_more_than_rows_is_not_promised(shop: Shop, words: list[str]) ->
 
 def test_the_database_is_found_as_psql_finds_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Look(shop.name, whole=True)
-    parts = addresses.parsed(shop.dsn)
+    parts = postgres_address.parsed(shop.dsn)
     places = shop.workspace.postgres
     host, user = str(parts["host"]), str(parts["user"])
     assert look(["/usr/bin/psql", "-qAt", "-h", host, "-U", user, shop.name, "-c", UPDATE], places) == found

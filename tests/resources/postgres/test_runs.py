@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 import takeback
-from takeback import addresses
 from takeback.core.lifecycle import Life
 from takeback.errors import BackendError, ConflictError, RefusedError, RollbackIncomplete, UsageError
 from takeback.resources.postgres import guard
+from takeback.system import postgres_address
 from takeback.testing import crash
 from tests.resources.postgres.test_rows import EXACT
 from tests.resources.postgres.world import Server, Shop
@@ -131,7 +131,7 @@ def test_whatever_a_command_starts_is_known_as_its_own(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Through the variable that every client of PostgreSQL reads; what was in it stays."""
-    from takeback.engine.spawn import run_child
+    from takeback.engine.tracking.command import run_child
 
     monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=77s")
     (tmp_path / "agent.py").write_text(AGENT)
@@ -300,10 +300,10 @@ def test_the_address_is_kept_privately_and_told_nowhere(shop: Shop) -> None:
 )
 def test_no_part_of_a_password_is_told_of_an_address_that_cannot_be_read(given: str) -> None:
     address = f"postgresql://{given}"
-    for act in (guard.install, lambda dsn, _: guard.status(dsn), lambda dsn, _: addresses.called(dsn)):
+    for act in (guard.install, lambda dsn, _: guard.status(dsn), lambda dsn, _: postgres_address.called(dsn)):
         with pytest.raises(UsageError, match="that is no address of a database") as stop:
             act(address, [])
-        told = str(stop.value) + addresses.hidden(address.partition("@host")[0] + "@host/db")
+        told = str(stop.value) + postgres_address.hidden(address.partition("@host")[0] + "@host/db")
         assert "hun" not in told and "ter2" not in told
         assert stop.value.__suppress_context__
 
@@ -314,7 +314,7 @@ def test_a_newer_guard_is_not_touched(shop: Shop) -> None:
     shop.human("UPDATE takeback.guard SET version = 99")
     with pytest.raises(FormatTooNew, match="newer Takeback"):
         guard.install(shop.dsn, [])
-    assert addresses.is_address(shop.dsn)
+    assert postgres_address.is_address(shop.dsn)
 
 
 def test_what_was_pruned_is_said_and_not_claimed(shop: Shop) -> None:

@@ -61,9 +61,9 @@ def test_what_was_done_before_the_server_went_is_found_when_it_is_back(shop: Sho
     shop.human("INSERT INTO notes VALUES ('me', 'mine')")
     with shop.workspace.recording("agent") as id:
         token = shop.workspace.tracker.token(id)
-        from takeback.resources.postgres import link
+        from takeback.resources.postgres import connection
 
-        with psycopg.connect(shop.dsn, options=link.options(token)) as db:
+        with psycopg.connect(shop.dsn, options=connection.options(token)) as db:
             db.execute("UPDATE notes SET what = 'spoilt'")
         with psycopg.connect(shop.server.dsn("postgres"), autocommit=True) as db:
             db.execute(f"ALTER DATABASE {shop.name} ALLOW_CONNECTIONS false".encode())

@@ -16,9 +16,9 @@ from typing import Any
 import psycopg
 
 import takeback
-from takeback import addresses
 from takeback.core import events as e
-from takeback.resources.postgres import guard, link
+from takeback.resources.postgres import connection, guard
+from takeback.system import postgres_address
 
 _numbers = itertools.count()
 
@@ -128,7 +128,7 @@ class Shop:
 
     @property
     def name(self) -> str:
-        return addresses.called(self.dsn)[0]
+        return postgres_address.called(self.dsn)[0]
 
     def human(self, *statements: str) -> None:
         with psycopg.connect(self.dsn) as db:
@@ -143,7 +143,9 @@ class Shop:
     def action(self, name: str = "agent") -> Iterator[psycopg.Connection[Any]]:
         """What is done with this connection is one action's; its id is `last` afterwards."""
         with self.workspace.recording(name) as id:
-            with psycopg.connect(self.dsn, options=link.options(self.workspace.tracker.token(id))) as db:
+            with psycopg.connect(
+                self.dsn, options=connection.options(self.workspace.tracker.token(id))
+            ) as db:
                 yield db
         self.last = id
 
@@ -157,7 +159,7 @@ class Shop:
     def begin(self) -> tuple[str, psycopg.Connection[Any]]:
         """An action that goes on beside others, and its connection."""
         id = self.workspace.tracker.begin_single("agent")
-        options = link.options(self.workspace.tracker.token(id))
+        options = connection.options(self.workspace.tracker.token(id))
         return id, psycopg.connect(self.dsn, options=options, autocommit=True)
 
     def end(self, id: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from takeback.opening import open_workspace
 from takeback.resources.sqlite import writing
+from takeback.workspace.opening import open_workspace
 
 
 def command(root: str, home: str, name: str) -> None:

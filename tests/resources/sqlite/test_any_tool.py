@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .tool import RUN_STATEMENTS, Statements, fill, picture, tool
 

@@ -14,7 +14,7 @@ from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.resources.sqlite import writing
 from takeback.resources.sqlite.resource import SWAPPED
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 from tests.world.picture import differences
 from tests.world.picture import picture as witness
 

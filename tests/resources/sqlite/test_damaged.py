@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
 from takeback.errors import ConflictError, RollbackIncomplete
-from takeback.opening import open_workspace
 from takeback.resources.sqlite import damaged
+from takeback.system import crash_points
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 
 from .tool import fill, picture, sql
 
@@ -119,7 +119,7 @@ def test_what_is_written_in_the_last_moment_stays(
     tb.save()
     with tb.recording("agent"):
         cut(app)
-    reach, mine = faults.reach, b"mine" * 1024
+    reach, mine = crash_points.reach, b"mine" * 1024
 
     def write_when_replaced(point: str) -> None:
         if point == damaged.REPLACED:
@@ -127,7 +127,7 @@ def test_what_is_written_in_the_last_moment_stays(
             old.write_bytes(mine)
         reach(point)
 
-    monkeypatch.setattr(faults, "reach", write_when_replaced)
+    monkeypatch.setattr(crash_points, "reach", write_when_replaced)
     with pytest.raises(RollbackIncomplete):
         tb.undo()
     assert app.read_bytes() == mine

@@ -12,7 +12,7 @@ import pytest
 from takeback.errors import RollbackIncomplete
 from takeback.resources.sqlite import writing
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .test_others import CLIENT, started
 from .tool import ask, picture, sql

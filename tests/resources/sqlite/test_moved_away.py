@@ -11,7 +11,7 @@ import pytest
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.resources.sqlite import writing
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .tool import fill, picture, sql
 

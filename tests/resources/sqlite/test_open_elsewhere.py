@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from takeback.engine.report import RollbackReport
+from takeback.engine.rollback.report import RollbackReport
 from takeback.errors import RollbackIncomplete
 from takeback.resources.sqlite import writing
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .test_others import CLIENT, started
 from .tool import ask, sql

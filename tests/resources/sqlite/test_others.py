@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from takeback.cli.outcome import summary_lines
-from takeback.core.subjects import Action
-from takeback.engine.spawn import Child
+from takeback.cli.render.command import summary_lines
+from takeback.core.entities import RecordedAction
+from takeback.engine.tracking.command import Child
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.resources.sqlite import reading, writing
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .tool import ask, fill, picture, sql
 
@@ -231,7 +231,7 @@ def test_a_command_is_told_what_was_not_recorded(
     monkeypatch.setattr(reading, "READ_WAIT_S", 0.2)
     with locked(path), tb.recording("agent"):
         pass
-    (action,) = [one for one in tb.log() if isinstance(one, Action)]
+    (action,) = [one for one in tb.log() if isinstance(one, RecordedAction)]
     (line,) = summary_lines(tb, action, Child(0, ""), "agent", undoing=False)[-1:]
     assert "not recorded: app.db" in line
     assert "locked by another process" in line

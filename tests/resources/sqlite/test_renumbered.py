@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from takeback.errors import ConflictError
 from takeback.resources.sqlite import rows
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .tool import ask, sql
 

@@ -8,7 +8,7 @@ import pytest
 
 from takeback.resources.sqlite import reading
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .tool import fill, picture
 

@@ -9,7 +9,7 @@ import pytest
 
 from takeback.errors import ConflictError
 from takeback.resources.sqlite import writing
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 from .tool import ask, fill, picture, sql
 

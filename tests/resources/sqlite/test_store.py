@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.opening import open_workspace
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 from tests.world.settings import write
 
 from .tool import ask, sql, tool

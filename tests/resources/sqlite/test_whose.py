@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from takeback.errors import ConflictError, RollbackIncomplete
-from takeback.opening import open_workspace
 from takeback.resources.sqlite import reading
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.workspace import Workspace
 
 from .tool import ask, fill, picture, sql, tool
 

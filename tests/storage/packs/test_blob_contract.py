@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from takeback.storage.packs import Blobs, MemoryBlobs, PackStore
+from takeback.storage.content.packs import Blobs, MemoryBlobs, PackStore
 from takeback.testing.blob_contract import BlobContract, DurableBlobContract
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
+from takeback.system import crash_points
 from takeback.testing import crash
 
 from . import world
@@ -26,9 +26,9 @@ def promised(said: str) -> list[bytes]:
 
 
 def test_every_crash_point_is_tried() -> None:
-    from takeback.storage.packs import bulk, sweep  # noqa: F401  declares them
+    from takeback.storage.content.packs.ingest import parallel  # noqa: F401  declares them
 
-    ours = {name for name in faults.known() if name.split("-")[0] in {"pack", "run", "part", "gc"}}
+    ours = {name for name in crash_points.known() if name.split("-")[0] in {"pack", "run", "part", "gc"}}
     assert ours <= set(POINTS)
 
 

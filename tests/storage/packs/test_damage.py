@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from takeback.errors import BackendError, CorruptionError, FormatTooNew
-from takeback.storage.packs import PackStore, text_name
+from takeback.storage.content.packs import PackStore, text_name
 from takeback.testing import crash
 from takeback.testing.blob_contract import name_of
 

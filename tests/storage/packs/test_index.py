@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from takeback.errors import UsageError
-from takeback.storage.packs import PackStore, raw_name
-from takeback.storage.packs.index import PACK_KEY, Place, Run, merge, to_merge, write_run
+from takeback.storage.content.packs import PackStore, raw_name
+from takeback.storage.content.packs.format.index import (
+    PACK_KEY,
+    IndexRun,
+    RecordLocation,
+    merge,
+    to_merge,
+    write_run,
+)
 from takeback.testing.blob_contract import name_of
 from takeback.testing.crash import hooked
 
@@ -20,14 +27,14 @@ from .world import noise
 
 def table(rows: int, seed: int = 0) -> dict[bytes, bytes]:
     chance = random.Random(seed)
-    return {chance.randbytes(32): Place(1, n, n, n).pack() for n in range(rows)}
+    return {chance.randbytes(32): RecordLocation(1, n, n, n).pack() for n in range(rows)}
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 255, 5000])
 def test_a_run_finds_every_row_and_no_other(tmp_path: Path, rows: int) -> None:
     wanted = table(rows)
     write_run(tmp_path / "run", wanted)
-    run = Run(tmp_path / "run", 1)
+    run = IndexRun(tmp_path / "run", 1)
     assert run.rows == rows
     assert {digest: run.find(digest) for digest in wanted} == wanted
     assert [digest for digest in table(1000, seed=1) if run.find(digest)] == []
@@ -38,13 +45,13 @@ def test_a_run_finds_every_row_and_no_other(tmp_path: Path, rows: int) -> None:
 
 def test_rows_that_look_like_a_digest_across_two_rows_do_not_mislead(tmp_path: Path) -> None:
     one, two = bytes(4) + b"a" * 28, bytes(4) + b"b" * 28
-    place = Place(1, 2, 3, 4).pack()
+    place = RecordLocation(1, 2, 3, 4).pack()
     across = (one + place + two)[20:52]
     assert across[:1] != bytes(1)
     hidden = bytes(4) + (one + place + two)[:28]
     wanted = {one: place, two: place, bytes(3) + b"\x01" + bytes(28): place}
     write_run(tmp_path / "run", wanted)
-    run = Run(tmp_path / "run", 1)
+    run = IndexRun(tmp_path / "run", 1)
     assert run.find(one) == run.find(two) == place
     assert run.find(across) is None
     assert run.find(hidden) is None
@@ -52,7 +59,7 @@ def test_rows_that_look_like_a_digest_across_two_rows_do_not_mislead(tmp_path: P
 
 
 def test_a_later_row_wins_and_one_of_a_lost_pack_hides_nothing() -> None:
-    first, second, gone = (Place(number, 0, 0, 0).pack() for number in (1, 2, 3))
+    first, second, gone = (RecordLocation(number, 0, 0, 0).pack() for number in (1, 2, 3))
     known = {PACK_KEY(1), PACK_KEY(2)}
     assert merge([[(b"a", first), (b"b", first)], [(b"a", second)], [(b"b", gone)]], known) == {
         b"a": second,

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from takeback.errors import BackendError
-from takeback.storage.packs import MemoryBlobs, PackStore, bulk, content
-from takeback.storage.packs.bulk import ingest_many
-from takeback.storage.packs.ingest import ATTEMPTS_MAX, Ingested, Key, ingest
+from takeback.storage.content import file_content
+from takeback.storage.content.packs import MemoryBlobs, PackStore
+from takeback.storage.content.packs.ingest import parallel
+from takeback.storage.content.packs.ingest.files import ATTEMPTS_MAX, FileKey, Ingested, ingest
+from takeback.storage.content.packs.ingest.parallel import ingest_many
 from takeback.testing.blob_contract import name_of
 from takeback.testing.crash import hooked
 
@@ -52,8 +54,8 @@ def test_each_file_with_its_keys_and_content(root: Path, root_fd: int) -> None:
     blobs = MemoryBlobs()
     for got in ingest(tree, root_fd, blobs):
         assert got.content is not None and not got.torn and not got.errno
-        assert b"".join(content.read(blobs, got.content)) == tree[got.path]
-        assert got.before == got.after == Key.of(os.stat(got.path, dir_fd=root_fd))
+        assert b"".join(file_content.read(blobs, got.content)) == tree[got.path]
+        assert got.before == got.after == FileKey.of(os.stat(got.path, dir_fd=root_fd))
 
 
 def test_absolute_paths_need_no_root(root: Path) -> None:
@@ -125,15 +127,15 @@ def sized(root: Path, tree: dict[bytes, bytes]) -> list[tuple[bytes, int]]:
 
 @pytest.fixture
 def worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "WORTH_FILES", 10)
-    monkeypatch.setattr(bulk, "BATCH_FILES", 16)
+    monkeypatch.setattr(parallel, "WORTH_FILES", 10)
+    monkeypatch.setattr(parallel, "BATCH_FILES", 16)
 
 
 def verify(store: PackStore, tree: dict[bytes, bytes], got: list[Ingested]) -> None:
     assert sorted(item.path for item in got) == sorted(tree)
     for item in got:
         assert item.content is not None and not item.torn
-        assert b"".join(content.read(store, item.content)) == tree[item.path]
+        assert b"".join(file_content.read(store, item.content)) == tree[item.path]
     assert list(store.check(deep=True)) == []
     assert [path.name for path in store.folder.iterdir() if path.suffix in {".part", ".tmp"}] == []
 
@@ -157,7 +159,7 @@ def test_the_files_of_a_worker_that_died_are_read_by_the_parent(
     root: Path, root_fd: int, tmp_path: Path, worth_it: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = plant(root, 300)
-    start = bulk._start
+    start = parallel._start
 
     def start_and_kill(fd: int | None) -> subprocess.Popen[bytes]:
         process = start(fd)
@@ -165,7 +167,7 @@ def test_the_files_of_a_worker_that_died_are_read_by_the_parent(
         process.wait()
         return process
 
-    monkeypatch.setattr(bulk, "_start", start_and_kill)
+    monkeypatch.setattr(parallel, "_start", start_and_kill)
     store = PackStore(tmp_path / "packs")
     verify(store, tree, list(ingest_many(store, sized(root, tree), root_fd, processes=3)))
     store.close()
@@ -175,9 +177,9 @@ def test_what_a_worker_answered_before_it_died_is_read_again(
     root: Path, root_fd: int, tmp_path: Path, worth_it: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = plant(root, 300)
-    dismiss = bulk._Worker.dismiss
+    dismiss = parallel._Worker.dismiss
 
-    def die(worker: bulk._Worker) -> None:
+    def die(worker: parallel._Worker) -> None:
         while worker._open:
             answered.extend(worker._take())
         assert worker._process is not None
@@ -186,7 +188,7 @@ def test_what_a_worker_answered_before_it_died_is_read_again(
         dismiss(worker)
 
     answered: list[Ingested] = []
-    monkeypatch.setattr(bulk._Worker, "dismiss", die)
+    monkeypatch.setattr(parallel._Worker, "dismiss", die)
     store = PackStore(tmp_path / "packs")
     got = list(ingest_many(store, sized(root, tree), root_fd, processes=2))
     assert answered, "it had read something"

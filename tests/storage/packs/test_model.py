@@ -11,8 +11,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from takeback.storage.packs import PackStore
-from takeback.storage.packs.parts import PartWriter
+from takeback.storage.content.packs import PackStore
+from takeback.storage.content.packs.ingest.parts import PartWriter
 from takeback.testing.blob_contract import name_of
 
 from . import world

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from takeback.errors import CorruptionError
-from takeback.storage.packs import PackStore
+from takeback.storage.content.packs import PackStore
 from takeback.testing import crash
 from takeback.testing.blob_contract import name_of
 

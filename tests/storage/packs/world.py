@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from takeback.storage.packs import PackStore
-from takeback.storage.packs.parts import PartWriter
+from takeback.storage.content.packs import PackStore
+from takeback.storage.content.packs.ingest.parts import PartWriter
 from takeback.testing.blob_contract import name_of
 
 PACK_BYTES_MAX = 6000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.storage.journal.postgres.journal import PostgresJournal
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import opened
 

@@ -11,8 +11,8 @@ import pytest
 from takeback.core import ids
 from takeback.core.events import CheckpointTaken
 from takeback.errors import CorruptionError
-from takeback.storage.postgres import journal as store
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.storage.journal.postgres import journal as store
+from takeback.storage.journal.postgres.journal import PostgresJournal
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import STORE, opened
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from takeback import faults
-from takeback.core.intents import Outcome, Queued, State
-from takeback.engine.courier import Courier
-from takeback.engine.delivery import Delivery, Manner
+from takeback.core.intents import AttemptOutcome, IntentState, Queued
+from takeback.engine.outbox.delivery import Delivery, Manner
+from takeback.engine.outbox.worker import Worker
 from takeback.errors import BackendError
-from takeback.storage.clock import SystemClock
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.storage.journal.postgres.journal import PostgresJournal
+from takeback.system import crash_points
+from takeback.system.clock import SystemClock
 from takeback.testing.intents import delivered, released
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import SERVER, Proxy
@@ -40,7 +40,7 @@ def journal(proxy: Proxy, tmp_path: Path) -> Iterator[PostgresJournal]:
     made = opened(tmp_path, proxy.dsn, patience_s=0.1)
     yield made
     proxy.refuse = False
-    faults.set_hook(None)
+    crash_points.set_hook(None)
     made.close()
 
 
@@ -51,7 +51,7 @@ class Noted(Delivery):
         super().__init__(lambda view, full: view, SystemClock(), Manner())
         self.sent: list[str] = []
 
-    def __call__(self, queued: Queued) -> Outcome:
+    def __call__(self, queued: Queued) -> AttemptOutcome:
         self.sent.append(queued.id)
         return delivered(queued)
 
@@ -64,7 +64,7 @@ class Working:
         self.told: list[str] = []
         self.away = threading.Event()
         self.error: BaseException | None = None
-        self.courier = Courier(
+        self.courier = Worker(
             journal.outbox,
             self.delivery,
             SystemClock(),
@@ -98,7 +98,7 @@ def go_away_at(proxy: Proxy, place: str, nth: int, *, answers: int = 0) -> None:
             proxy.refuse = True
             proxy.cut_after(SERVER, answers)
 
-    faults.set_hook(hook)
+    crash_points.set_hook(hook)
 
 
 # The second transaction records an outcome. The answers to what it writes, and to its commit, get lost in turn. All
@@ -119,7 +119,7 @@ def test_it_goes_on_when_the_server_is_back(
     worker = Working(journal)
     assert worker.away.wait(60)
     proxy.refuse = False
-    while journal.outbox.counts() != {State.DELIVERED: INTENTS}:
+    while journal.outbox.counts() != {IntentState.DELIVERED: INTENTS}:
         time.sleep(0.02)
     worker.end()
     assert worker.error is None
@@ -138,7 +138,7 @@ def test_what_was_sent_meanwhile_is_recorded_and_not_sent_again(
     worker = Working(journal)
     assert worker.away.wait(60)
     proxy.refuse = False
-    while journal.outbox.counts() != {State.DELIVERED: 1}:
+    while journal.outbox.counts() != {IntentState.DELIVERED: 1}:
         time.sleep(0.02)
     worker.end()
     assert worker.error is None and worker.courier.tally.lost == 0
@@ -155,12 +155,12 @@ def test_it_ends_when_it_is_told_to_though_the_server_is_away(journal: PostgresJ
     assert isinstance(worker.error, BackendError) and worker.error.retryable
     assert "in hand, to be delivered again with the same key" in worker.error.message
     proxy.refuse = False
-    faults.set_hook(None)
+    crash_points.set_hook(None)
     # Its process lives on here, so only the lease tells that it has ended; elsewhere others take over at once.
     (owner,) = journal.outbox.owners()
     journal.outbox.free(owner)
     again = Working(journal)
-    while journal.outbox.counts() != {State.DELIVERED: INTENTS}:
+    while journal.outbox.counts() != {IntentState.DELIVERED: INTENTS}:
         time.sleep(0.02)
     again.end()
     assert again.error is None

@@ -14,8 +14,8 @@ import pytest
 from takeback.core import ids
 from takeback.core.events import CheckpointTaken, RunBegan
 from takeback.errors import BackendError, CorruptionError, FormatTooNew, TakebackError, UsageError
-from takeback.storage.postgres import errors, schema
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.storage.journal.postgres import errors, schema
+from takeback.storage.journal.postgres.journal import PostgresJournal
 from takeback.testing import crash
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import STORE, opened

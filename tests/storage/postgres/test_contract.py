@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.ports import Journal
+from takeback.ports.journal import Journal
 from takeback.testing.journal_contract import DurableJournalContract
 from takeback.testing.lease_contract import LeaseContract
 from takeback.testing.moving_contract import MovingContract

@@ -15,7 +15,7 @@ import pytest
 
 from takeback.core import ids
 from takeback.core.events import CheckpointTaken
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.storage.journal.postgres.journal import PostgresJournal
 from takeback.testing import crash
 from tests.crash.test_journal_kill import POINTS, assert_whole, kill_a_gang
 from tests.resources.postgres.world import Server

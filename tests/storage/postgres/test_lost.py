@@ -15,7 +15,7 @@ import pytest
 from takeback.core import ids
 from takeback.core.events import CheckpointTaken
 from takeback.errors import BackendError
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.storage.journal.postgres.journal import PostgresJournal
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import CLIENT, SERVER, Proxy
 from tests.storage.postgres.world import STORE, opened

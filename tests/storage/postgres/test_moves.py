@@ -12,33 +12,34 @@ import psycopg
 import pytest
 
 import takeback
-from takeback import journals, moves
 from takeback.core.events import CheckpointTaken, RunBegan
-from takeback.engine.moving import PIECE_ROWS, Copied
 from takeback.errors import BackendError, ConflictError, CorruptionError, RefusedError, RunBusy, StoreMoved
-from takeback.ports import Journal
-from takeback.storage import stores
-from takeback.storage.postgres.journal import PostgresJournal
-from takeback.storage.sqlite import SqliteJournal
+from takeback.ports.journal import Journal
+from takeback.storage.journal.postgres.journal import PostgresJournal
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.storage.state import location
 from takeback.testing import crash
+from takeback.workspace.store import journal as store_journal
+from takeback.workspace.store import move
+from takeback.workspace.store.copy import PIECE_ROWS, Copied
 from tests.house.repository import ROOT
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import SERVER, Proxy
 from tests.storage.postgres.world import STORE
 
 POINTS = [
-    moves.SHARED,
-    moves.TARGET_SHUT,
+    move.SHARED,
+    move.TARGET_SHUT,
     "store-adopting",
-    moves.CARRIED,
-    moves.LEAVING,
-    moves.SOURCE_SHUT,
-    moves.PROVED,
-    moves.SWITCHED,
-    journals.SETTLED,
+    move.CARRIED,
+    move.LEAVING,
+    move.SOURCE_SHUT,
+    move.PROVED,
+    move.SWITCHED,
+    store_journal.SETTLED,
 ]
 SAMPLE = range(0, 6000, 60 if os.environ.get("TAKEBACK_TEST_ALL") else 2500)
-DONE = (moves.SWITCHED, journals.SETTLED)
+DONE = (move.SWITCHED, store_journal.SETTLED)
 
 
 @pytest.fixture
@@ -66,19 +67,19 @@ def begin(root: Path) -> None:
             (root / "kept").write_text("spoiled")
 
 
-def go(root: Path, to: str = f"${STORE}", **more: str) -> moves.Move:
+def go(root: Path, to: str = f"${STORE}", **more: str) -> move.Move:
     with takeback.open(root) as tb:
-        return moves.move(tb, to, more.get("name", root.parent.name), preview=bool(more.get("preview")))
+        return move.move(tb, to, more.get("name", root.parent.name), preview=bool(more.get("preview")))
 
 
-def back(root: Path) -> moves.Move:
+def back(root: Path) -> move.Move:
     with takeback.open(root) as tb:
-        return moves.move(tb, moves.LOCAL)
+        return move.move(tb, move.LOCAL)
 
 
 def go_in_a_child(root: str, to: str) -> None:
     with takeback.open(root) as tb:
-        moves.move(tb, to, Path(root).parent.name if to != moves.LOCAL else "")
+        move.move(tb, to, Path(root).parent.name if to != move.LOCAL else "")
 
 
 def is_shared(root: Path) -> bool:
@@ -112,7 +113,7 @@ def test_there_and_back(root: Path) -> None:
         assert [one.result for one in tb.outbox.page()] == [one.result for one in intents]
     undo_all(root)
     back(root)
-    assert not is_shared(root) and stores.read(state_of(root)) is None
+    assert not is_shared(root) and location.read(state_of(root)) is None
     undo_all(root)
     # What is there by now is an older copy, and is gone on with.
     go(root)
@@ -139,7 +140,7 @@ def test_from_one_server_to_another(root: Path, server: Server, monkeypatch: pyt
     go(root)
     go(root, "$OTHER", name="elsewhere")
     undo_all(root)
-    kept = stores.read(state_of(root))
+    kept = location.read(state_of(root))
     assert kept and (kept.store, kept.workspace, kept.moving) == ("$OTHER", "elsewhere", False)
 
 
@@ -175,8 +176,8 @@ def test_a_machine_that_stayed_behind_follows(
         with pytest.raises(StoreMoved):
             tb.journal.append([CheckpointTaken()], stream="w")
         with pytest.raises(ConflictError, match="has not all of it; nothing was changed"):
-            moves.move(tb, f"${STORE}", "another name")
-        assert moves.move(tb, "$OTHER", tmp_path.name).done
+            move.move(tb, f"${STORE}", "another name")
+        assert move.move(tb, "$OTHER", tmp_path.name).done
     with takeback.open(there, home=home) as tb:
         assert list(tb.journal.check()) == []
         assert tb.journal.moving.notice() == ""
@@ -220,7 +221,7 @@ def test_while_a_run_is_at_work(root: Path) -> None:
         )
         assert "is at work; nothing was moved" in said.stderr or "asked from inside" in said.stderr
         with takeback.open(root) as other, pytest.raises(RefusedError, match="asked from inside"):
-            moves.move(other, f"${STORE}")
+            move.move(other, f"${STORE}")
     assert not is_shared(root)
 
 
@@ -229,7 +230,7 @@ def test_while_a_worker_delivers(root: Path) -> None:
     with takeback.open(root) as tb:
         tb.outbox.claim("a worker elsewhere", 1, 600)
         with pytest.raises(RunBusy, match="delivering"):
-            moves.move(tb, f"${STORE}")
+            move.move(tb, f"${STORE}")
         tb.outbox.free("a worker elsewhere")
         assert tb.journal.moving.notice() == ""
     go(root)
@@ -278,7 +279,7 @@ def test_what_is_read_back_differently_is_not_gone_to(root: Path, monkeypatch: p
                 (root.parent.name,),
             )
 
-    with crash.at(moves.SOURCE_SHUT, spoil), pytest.raises(CorruptionError, match="event 3 was read back"):
+    with crash.at(move.SOURCE_SHUT, spoil), pytest.raises(CorruptionError, match="event 3 was read back"):
         go(root)
     assert not is_shared(root)
     undo_all(root)
@@ -287,7 +288,7 @@ def test_what_is_read_back_differently_is_not_gone_to(root: Path, monkeypatch: p
 # Cut short
 
 
-@pytest.mark.parametrize("point", ["store-adopting", moves.SOURCE_SHUT, moves.SWITCHED])
+@pytest.mark.parametrize("point", ["store-adopting", move.SOURCE_SHUT, move.SWITCHED])
 def test_killed_at_a_crash_point(point: str, root: Path) -> None:
     kill(point, "there", root)
 
@@ -303,7 +304,7 @@ def kill(point: str, side: str, root: Path) -> None:
     begin(root)
     if side == "back":
         go(root)
-    to = moves.LOCAL if side == "back" else f"${STORE}"
+    to = move.LOCAL if side == "back" else f"${STORE}"
     nth = 2 if point == "store-adopting" else 1
     killed = crash.run(point, nth, [f"{__name__}:go_in_a_child", root, to])
     assert killed.returncode == crash.KILLED, killed.stderr
@@ -342,7 +343,7 @@ def test_a_server_that_goes_away_in_the_middle(root: Path, monkeypatch: pytest.M
         proxy.refuse = True
         proxy.cut()
 
-    with crash.at(moves.SOURCE_SHUT, go_away), pytest.raises(BackendError, match="cannot be reached"):
+    with crash.at(move.SOURCE_SHUT, go_away), pytest.raises(BackendError, match="cannot be reached"):
         go(root, "$PROXY")
     assert not is_shared(root)
     undo_all(root)
@@ -362,7 +363,7 @@ def open_places(root: Path) -> list[str]:
     """Where it can be written to."""
     state = state_of(root)
     places: dict[str, Journal] = {
-        "here": SqliteJournal(state / journals.JOURNAL),
+        "here": SqliteJournal(state / store_journal.JOURNAL),
         "there": PostgresJournal(os.environ[STORE], root.parent.name, state / "other.anchor"),
     }
     found = [name for name, one in places.items() if one.head().count and not one.moving.notice()]

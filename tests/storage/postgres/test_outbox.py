@@ -12,10 +12,10 @@ import pytest
 
 from takeback.core import ids
 from takeback.core.events import RunBegan
-from takeback.core.intents import IntentDelivered, Outcome, State
-from takeback.opening import open_workspace
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.core.intents import AttemptOutcome, IntentDelivered, IntentState
+from takeback.storage.journal.postgres.journal import PostgresJournal
 from takeback.testing.intents import LONG_S, defer, release
+from takeback.workspace.opening import open_workspace
 from tests.outbox import test_kill, test_many, test_race, test_taking_back, tools, workers
 from tests.outbox.conftest import QUICK, Place
 from tests.resources.postgres.world import Server
@@ -108,12 +108,14 @@ def test_a_line_that_is_cut_loses_and_doubles_nothing(side: str, server: Server,
         (queued,) = journal.outbox.claim("me", 5, LONG_S)
         assert journal.outbox.start([queued]) == {id}
         assert journal.outbox.renew([queued], LONG_S) == {id}
-        assert journal.outbox.settle([Outcome(queued, IntentDelivered(id, 1), {"n": bytes_until})]) == {id}
+        assert journal.outbox.settle(
+            [AttemptOutcome(queued, IntentDelivered(id, 1), {"n": bytes_until})]
+        ) == {id}
         proxy.disarm()
         done.append(id)
     words = [record.event for record in journal.read() if isinstance(record.event, IntentDelivered)]
     assert [word.intent for word in words] == done
-    assert journal.outbox.counts() == {State.DELIVERED: len(done)}
+    assert journal.outbox.counts() == {IntentState.DELIVERED: len(done)}
     found = [journal.outbox.get(id) for id in done]
     assert [one.result["n"] for one in found if one] == list(SAMPLE)
     assert list(journal.check()) == [] and proxy.cuts

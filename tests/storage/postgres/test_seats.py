@@ -16,8 +16,8 @@ from takeback.core.ids import WORKSPACE
 from takeback.core.intents import IntentDeferred
 from takeback.core.seats import Place, WorkspaceSeated
 from takeback.errors import JournalMoved, SeatHeld, SeatLost
-from takeback.storage.anchor import Anchor
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.storage.journal.anchor import Anchor
+from takeback.storage.journal.postgres.journal import PostgresJournal
 from takeback.testing import crash
 from takeback.testing.clock import ManualClock
 from tests.resources.postgres.world import Server

@@ -15,8 +15,8 @@ import takeback
 from takeback.cli.app import main
 from takeback.core.lifecycle import Life
 from takeback.errors import BackendError, RollbackIncomplete, TakebackError, UsageError
-from takeback.storage.postgres.journal import PostgresJournal
-from takeback.storage.postgres.link import Address
+from takeback.storage.journal.postgres.connection import Address
+from takeback.storage.journal.postgres.journal import PostgresJournal
 from takeback.testing import crash
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.proxy import Proxy

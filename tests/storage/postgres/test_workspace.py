@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback import config
 from takeback.errors import BackendError, SeatLost, UsageError
-from takeback.opening import find_workspace
-from takeback.storage import stores
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.settings import environment
+from takeback.storage.journal.postgres.journal import PostgresJournal
+from takeback.storage.state import location
 from takeback.testing import crash
+from takeback.workspace.opening import find_workspace
 from tests.resources.postgres.world import Server
 from tests.storage.postgres.world import STORE
 from tests.world.settings import write
@@ -81,15 +81,15 @@ def test_commands_find_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command("undo")
     assert not (root / "made").exists()
     command("verify")
-    kept = stores.read(state_of(root))
+    kept = location.read(state_of(root))
     assert kept and (kept.store, kept.workspace) == ("$SHOP_STORE", "shop")
 
 
 def test_where_it_is_is_kept_private(root: Path) -> None:
     with takeback.open(root, store=dsn()) as tb:
-        path = tb.state / stores.FILE
+        path = tb.state / location.FILE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert dsn() not in repr(stores.read(tb.state))
+    assert dsn() not in repr(location.read(tb.state))
 
 
 def test_settings_do_not_lead_a_history_astray(root: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_workspace_stays_in_its_store(root: Path) -> None:
         takeback.open(root, workspace="two")
     # The way there may change.
     with takeback.open(root, store=dsn() + "&application_name=agent") as tb:
-        kept = stores.read(tb.state)
+        kept = location.read(tb.state)
     assert kept and "agent" in kept.store and kept.workspace == "one"
     with find_workspace(root) or pytest.fail("lost") as tb:
         assert isinstance(tb.journal, PostgresJournal)
@@ -144,10 +144,12 @@ def test_a_variable_that_is_not_set_is_named(root: Path) -> None:
 def test_variables_are_written_as_parts_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "a/b@c:d")
     monkeypatch.setenv("ALL", "postgresql://me:x%2Fy@host/db")
-    assert config.expanded("postgresql://me:$SECRET@host/db") == "postgresql://me:a%2Fb%40c%3Ad@host/db"
-    assert config.expanded("postgresql://me:${SECRET}@host/db") == "postgresql://me:a%2Fb%40c%3Ad@host/db"
-    assert config.expanded("$ALL") == "postgresql://me:x%2Fy@host/db"
-    assert config.expanded("postgresql://me:cash$$@host/db") == "postgresql://me:cash$@host/db"
+    assert environment.expanded("postgresql://me:$SECRET@host/db") == "postgresql://me:a%2Fb%40c%3Ad@host/db"
+    assert (
+        environment.expanded("postgresql://me:${SECRET}@host/db") == "postgresql://me:a%2Fb%40c%3Ad@host/db"
+    )
+    assert environment.expanded("$ALL") == "postgresql://me:x%2Fy@host/db"
+    assert environment.expanded("postgresql://me:cash$$@host/db") == "postgresql://me:cash$@host/db"
 
 
 def test_two_machines_see_one_history_and_one_of_them_writes_it(server: Server, tmp_path: Path) -> None:
@@ -170,4 +172,4 @@ def test_two_machines_see_one_history_and_one_of_them_writes_it(server: Server, 
             two.log() and two.history.moves.seat and two.history.moves.seat.place.root == str(tmp_path / "a")
         )
         # Whoever is told of events, from whichever machine, knows them again.
-        assert stores.source_of(one.state) == stores.source_of(two.state) == "urn:takeback:both"
+        assert location.source_of(one.state) == location.source_of(two.state) == "urn:takeback:both"

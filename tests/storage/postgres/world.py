@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from takeback.storage.postgres.journal import PostgresJournal
+from takeback.storage.journal.postgres.journal import PostgresJournal
 
 STORE = "TAKEBACK_TEST_STORE"
 """The address of the database, for this process and its children."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from takeback.storage.bucket import PLAIN, Seal, SharedStore
-from takeback.storage.packs import Blobs, Swept
+from takeback.storage.content.bucket import PLAIN, Seal, SharedStore
+from takeback.storage.content.packs import Blobs, Swept
 from takeback.testing.blob_contract import DurableBlobContract
 from tests.storage.s3 import world
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from takeback import config
 from takeback.errors import BackendError, CorruptionError, FormatTooNew, TakebackError, UsageError
-from takeback.storage.bucket import Bucket, Seal, listing
-from takeback.storage.bucket.errors import explain
-from takeback.storage.packs import text_name
+from takeback.settings import environment
+from takeback.storage.content.bucket import Bucket, Seal, listing
+from takeback.storage.content.bucket.errors import explain
+from takeback.storage.content.packs import text_name
 from takeback.testing.blob_contract import name_of
 from tests.storage.s3 import world
 from tests.storage.s3.server import KEYS, READER, S3Server
@@ -301,5 +301,5 @@ def test_what_is_no_address(address: str) -> None:
 
 def test_a_key_that_was_given_itself_is_not_told_again() -> None:
     with pytest.raises(UsageError) as said:
-        config.blobs_key(KEY.hex())
+        environment.blobs_key(KEY.hex())
     assert KEY.hex() not in str(said.value) + said.value.hint

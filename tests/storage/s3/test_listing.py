@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from takeback.storage.bucket.listing import AT_ONCE, at_once
+from takeback.storage.content.bucket.listing import AT_ONCE, at_once
 
 
 @pytest.mark.parametrize("count", [0, 1, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 5 * AT_ONCE])

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from takeback import faults
 from takeback.core.events import CheckpointTaken, Mark
 from takeback.errors import BackendError
-from takeback.storage.bucket import sweep
+from takeback.storage.content.bucket import sweep
+from takeback.system import crash_points
 from takeback.testing import crash
 from takeback.testing.blob_contract import name_of
 from tests.storage.s3 import world
@@ -40,7 +40,9 @@ def pair(where: Path) -> tuple[Machine, Machine]:
 
 
 def test_every_crash_point_is_tried() -> None:
-    ours = {name for name in faults.known() if name.split("-")[0] in {"share", "bucket"}} - {"bucket-asked"}
+    ours = {name for name in crash_points.known() if name.split("-")[0] in {"share", "bucket"}} - {
+        "bucket-asked"
+    }
     assert ours == {*CLEANING, *SHARING}
 
 
@@ -171,12 +173,12 @@ def test_anything_in_between_anything(tmp_path: Path, seed: int) -> None:
         if idle and threading.current_thread() is threading.main_thread() and chance.random() < 0.2:
             act(chance.choice(idle))
 
-    before = faults.set_hook(hook)
+    before = crash_points.set_hook(hook)
     try:
         for _ in range(12):
             act(chance.choice(machines))
     finally:
-        faults.set_hook(before)
+        crash_points.set_hook(before)
     for one in machines:
         one.close()
     assert all(error.retryable for error in refused)

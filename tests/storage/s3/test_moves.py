@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback import moves
 from takeback.errors import ContentGone, StoreMoved, UsageError
-from takeback.ports import silent
-from takeback.resources.git.mirror import is_file
-from takeback.resources.git.travel import Travel
-from takeback.storage import stores
-from takeback.storage.bucket import SharedStore
-from takeback.storage.packs import PackStore
+from takeback.ports.progress import silent
+from takeback.resources.git.mirror.mirror import is_file
+from takeback.resources.git.mirror.travel import Travel
+from takeback.storage.content.bucket import SharedStore
+from takeback.storage.content.packs import PackStore
+from takeback.storage.state import location
+from takeback.workspace.store import move
 from tests.storage.postgres.world import STORE
 from tests.storage.s3.world import BUCKET
 
@@ -36,9 +36,9 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-def go(root: Path, to: str, blobs: str = "", name: str = "") -> moves.Move:
+def go(root: Path, to: str, blobs: str = "", name: str = "") -> move.Move:
     with takeback.open(root) as tb:
-        return moves.move(tb, to, name, blobs)
+        return move.move(tb, to, name, blobs)
 
 
 def here_alone(root: Path) -> set[bytes]:
@@ -69,10 +69,10 @@ def test_content_goes_with_it_and_comes_back(root: Path) -> None:
         assert tb.undo().verdict == "clean"
     assert (root / "kept").read_text() == "mine" * 1000
     forget_content(root)
-    go(root, moves.LOCAL)
+    go(root, move.LOCAL)
     assert here_alone(root) == set()
     with takeback.open(root) as tb:
-        assert stores.read(tb.state) is None and not isinstance(tb.store, SharedStore)
+        assert location.read(tb.state) is None and not isinstance(tb.store, SharedStore)
         assert tb.redo().verdict == "clean"
         assert tb.verify(deep=True) == []
 
@@ -117,13 +117,13 @@ def test_it_does_not_leave_what_is_not_there_any_more(root: Path, tmp_path: Path
     hidden = bucket.rename(tmp_path / "hidden")
     bucket.mkdir()
     with pytest.raises(ContentGone, match="neither here nor in the bucket; nothing was moved"):
-        go(root, moves.LOCAL)
+        go(root, move.LOCAL)
     with takeback.open(root) as tb:
-        kept = stores.read(tb.state)
+        kept = location.read(tb.state)
         assert kept and kept.store and not kept.moving and not tb.journal.moving.notice()
     shutil.rmtree(bucket)
     hidden.rename(bucket)
-    go(root, moves.LOCAL)
+    go(root, move.LOCAL)
     assert here_alone(root) == set()
 
 
@@ -150,7 +150,7 @@ def test_a_repository_goes_from_bucket_to_bucket(root: Path, tmp_path: Path) -> 
     one, two = tmp_path / "one", tmp_path / "two"
     go(root, f"${STORE}", f"file://{one}", "git")
     assert objects_in(one) == 4  # a commit, a tree, two files
-    go(root, moves.LOCAL)
+    go(root, move.LOCAL)
     commit("second")
     go(root, f"${STORE}", f"file://{two}", "git")
     assert objects_in(two) == 7
@@ -158,5 +158,5 @@ def test_a_repository_goes_from_bucket_to_bucket(root: Path, tmp_path: Path) -> 
 
 def test_a_bucket_needs_a_server(root: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no bucket"):
-        go(root, moves.LOCAL, f"file://{tmp_path}/bucket")
+        go(root, move.LOCAL, f"file://{tmp_path}/bucket")
     assert os.listdir(tmp_path) == ["work"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.storage.bucket import listing
+from takeback.storage.content.bucket import listing
 from tests.storage.s3 import world
 from tests.storage.s3.world import Machine
 
@@ -92,7 +92,7 @@ def test_what_is_moved_by_a_clean_up_here_is_not_sent_again(tmp_path: Path) -> N
 
 
 def test_small_objects_become_large_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("takeback.storage.bucket.sweep.SMALL_MAX", 4)
+    monkeypatch.setattr("takeback.storage.content.bucket.sweep.SMALL_MAX", 4)
     one = Machine(tmp_path, "one")
     for n in range(6):
         one.name(b"content %d" % n)

@@ -11,10 +11,10 @@ import pytest
 
 import takeback
 from takeback.errors import BackendError, UsageError
-from takeback.storage import stores
-from takeback.storage.bucket import SharedStore, link
+from takeback.storage.content.bucket import SharedStore, client
+from takeback.storage.state import location
 from takeback.testing import crash
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 from tests.storage.postgres.world import STORE
 from tests.storage.s3.server import KEYS, S3Server
 from tests.storage.s3.world import BUCKET
@@ -58,7 +58,7 @@ def test_another_machine_finds_what_a_checkpoint_names(tmp_path: Path) -> None:
 
 def spoil(where: str, server: str) -> None:
     """Work as an agent whose bucket goes away before its end is recorded."""
-    link.PATIENCE_S = 0.2
+    client.PATIENCE_S = 0.2
     with opened(Path(where), "shop") as tb, tb.recording("agent"):
         (tb.root / "file").write_text("spoiled")
         os.kill(int(server), signal.SIGKILL)
@@ -111,9 +111,9 @@ def test_settings_name_the_bucket_and_the_key(tmp_path: Path, monkeypatch: pytes
     write(root, f'[store]\nstore = "${STORE}"\nblobs = "s3://$SHOP_BUCKET/sealed"\nblobs-key = "$SHOP_KEY"\n')
     with takeback.open(root) as tb:
         tb.save("first")
-        kept = stores.read(tb.state)
+        kept = location.read(tb.state)
         assert kept and (kept.blobs, kept.blobs_key) == ("s3://$SHOP_BUCKET/sealed", "$SHOP_KEY")
-        assert "abab" not in (tb.state / stores.FILE).read_text()
+        assert "abab" not in (tb.state / location.FILE).read_text()
         assert store(tb).seal.is_sealed
         assert [stat.S_IMODE(path.stat().st_mode) for path in tb.state.glob("bucket-*.db*")] == [0o600] * 3
     monkeypatch.setenv("SHOP_KEY", "cd" * 32)
@@ -153,7 +153,7 @@ def test_what_is_wrong_is_told_before_anything_is_begun(
         takeback.open(root)
     (root / "takeback.toml").unlink()
     with takeback.open(root) as tb:
-        assert stores.read(tb.state) is None
+        assert location.read(tb.state) is None
 
 
 def test_content_stays_where_it_was_begun(tmp_path: Path) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 from blake3 import blake3
 
-from takeback import config
 from takeback.core.events import CheckpointTaken, Mark
 from takeback.engine.ledger import Ledger
-from takeback.ports import Journal
-from takeback.storage.bucket import PLAIN, Bucket, Seal, SharedStore
-from takeback.storage.bucket.known import Known
-from takeback.storage.lock import WorkspaceLock
-from takeback.storage.packs import Swept
-from takeback.storage.sqlite import SqliteJournal
+from takeback.ports.journal import Journal
+from takeback.settings import environment
+from takeback.storage.content.bucket import PLAIN, Bucket, Seal, SharedStore
+from takeback.storage.content.bucket.local_index import LocalIndex
+from takeback.storage.content.packs import Swept
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+from takeback.storage.state.lock import WorkspaceLock
 
 BUCKET = "TAKEBACK_TEST_BUCKET"
 """The address of the bucket, for this process and its children."""
@@ -25,7 +25,7 @@ BUCKET = "TAKEBACK_TEST_BUCKET"
 
 def bucket_for(where: Path, **more: Any) -> Bucket:
     """The folder of the bucket that is named after this one."""
-    return Bucket(os.environ[BUCKET], str(where).strip("/"), config.aws(), **more)
+    return Bucket(os.environ[BUCKET], str(where).strip("/"), environment.aws(), **more)
 
 
 def journal_in(where: Path) -> Journal:
@@ -49,7 +49,7 @@ def machine(
     return kind(
         state / "packs",
         lambda: bucket or bucket_for(where),
-        Known(state / "bucket.db"),
+        LocalIndex(state / "bucket.db"),
         lambda: journal.leases,
         WorkspaceLock(state / "lock"),
         seal,

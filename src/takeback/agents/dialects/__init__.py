@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Protocol, cast
 
-from takeback.agents.event import Answer, Decision, Event, Kind
+from takeback.agents.event import Event, HookAnswer, HookDecision, Kind
 from takeback.errors import UsageError
 
 AGENTS = {
@@ -28,7 +28,7 @@ class Dialect(Protocol):
 
     def read(self, data: bytes, env: Mapping[str, str]) -> Event: ...
 
-    def answer(self, event: Event, decision: Decision) -> Answer: ...
+    def answer(self, event: Event, decision: HookDecision) -> HookAnswer: ...
 
     def can_tell(self, event: Event) -> bool: ...
 

@@ -14,7 +14,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import Answer, Decision, Do, Event, Kind
+from takeback.agents.event import Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "SessionStart": Kind.SESSION,
@@ -120,8 +120,8 @@ def can_ask(event: Event) -> bool:
     return event.kind is Kind.BEGIN and not event.unattended
 
 
-def answer(event: Event, decision: Decision) -> Answer:
+def answer(event: Event, decision: HookDecision) -> HookAnswer:
     """What to print. Silence means that the client goes on as if there were no hook, its own questions included."""
     # With nobody there a question is a refusal, and one that does not tell its reason.
-    permission = decision.do if can_ask(event) else Do.DENY
+    permission = decision.do if can_ask(event) else Permission.DENY
     return decided(event, decision, permission=permission, told=can_tell(event))

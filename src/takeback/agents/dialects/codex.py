@@ -13,7 +13,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+from takeback.agents.event import SILENT, Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "SessionStart": Kind.SESSION,
@@ -75,8 +75,8 @@ def can_ask(_event: Event) -> bool:
     return False
 
 
-def answer(event: Event, decision: Decision) -> Answer:
+def answer(event: Event, decision: HookDecision) -> HookAnswer:
     """What to print. Codex cannot ask its human for a hook, so a question is a refusal that says how to allow it."""
     if event.name in DEAF:
         return SILENT
-    return decided(event, decision, permission=Do.DENY, told=can_tell(event))
+    return decided(event, decision, permission=Permission.DENY, told=can_tell(event))

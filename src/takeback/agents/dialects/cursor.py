@@ -12,7 +12,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import SILENT, Answer, Decision, Do, Event, Kind
+from takeback.agents.event import SILENT, Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "sessionStart": Kind.SESSION,
@@ -83,21 +83,21 @@ def can_ask(event: Event) -> bool:
     return event.kind is Kind.BEGIN and event.tool == SHELL
 
 
-def answer(event: Event, decision: Decision) -> Answer:
+def answer(event: Event, decision: HookDecision) -> HookAnswer:
     """What to print. A warning is for the human alone; where it has no place it goes to Cursor's own log."""
     if event.kind is Kind.UNREADABLE and decision.warning:
         return on_stderr(decision.warning, 0)
     said: Payload = {}
     reason = because(decision) if event.name in ASKING else because_and_how(decision)
-    if decision.do is Do.ASK and can_ask(event):
+    if decision.do is Permission.ASK and can_ask(event):
         return SILENT
-    if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.GATE, Kind.AGENT_BEGIN):
-        asks = decision.do is Do.ASK and event.name in ASKING
+    if decision.do is not Permission.ALLOW and event.kind in (Kind.BEGIN, Kind.GATE, Kind.AGENT_BEGIN):
+        asks = decision.do is Permission.ASK and event.name in ASKING
         told = "\n".join(filter(None, (reason, decision.warning)))
         said = {"permission": "ask" if asks else "deny", "user_message": told}
         if event.kind is not Kind.AGENT_BEGIN:
             said["agent_message"] = reason
-    elif decision.do is not Do.ALLOW and event.kind is Kind.PROMPT:
+    elif decision.do is not Permission.ALLOW and event.kind is Kind.PROMPT:
         said = {"continue": False, "user_message": reason}
     elif decision.warning and event.kind in (Kind.BEGIN, Kind.GATE):
         said = {"permission": "allow", "user_message": decision.warning}

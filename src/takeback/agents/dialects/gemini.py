@@ -13,7 +13,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import Answer, Decision, Do, Event, Kind
+from takeback.agents.event import Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "SessionStart": Kind.SESSION,
@@ -73,13 +73,13 @@ def can_ask(_event: Event) -> bool:
     return False
 
 
-def answer(event: Event, decision: Decision) -> Answer:
+def answer(event: Event, decision: HookDecision) -> HookAnswer:
     """What to print. A question is a refusal that says how to allow it."""
     said: Payload = {}
     warning, reason = decision.warning, because_and_how(decision)
-    if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT, Kind.END, Kind.FAILED):
+    if decision.do is not Permission.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT, Kind.END, Kind.FAILED):
         said = {"decision": "deny", "reason": reason}
-    elif decision.do is not Do.ALLOW:
+    elif decision.do is not Permission.ALLOW:
         warning = "\n".join(filter(None, (warning, reason)))
     own = {"additionalContext": decision.context} if decision.context and can_tell(event) else {}
     return hook_output(event, said, own, warning)

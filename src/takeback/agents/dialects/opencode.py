@@ -16,7 +16,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import Answer, Decision, Do, Event, Kind
+from takeback.agents.event import Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "session.created": Kind.SESSION,
@@ -75,15 +75,15 @@ def can_ask(_event: Event) -> bool:
     return False
 
 
-def answer(event: Event, decision: Decision) -> Answer:
+def answer(event: Event, decision: HookDecision) -> HookAnswer:
     """What to print. A plugin can only refuse, so a question is a refusal that says how to allow it."""
-    if decision.do is not Do.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT):
+    if decision.do is not Permission.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT):
         reason = because_and_how(decision)
         # The plugins of older versions know a refusal by the exit code.
         return msgspec.structs.replace(on_stderr(reason, 2), stdout=encoded({"refused": reason}).stdout)
     said: Payload = {}
     if decision.context and can_tell(event):
         said["context"] = decision.context
-    if warning := decision.warning or (decision.reason if decision.do is not Do.ALLOW else ""):
+    if warning := decision.warning or (decision.reason if decision.do is not Permission.ALLOW else ""):
         said["warning"] = warning
     return encoded(said)

@@ -15,7 +15,7 @@ Env = Mapping[str, str]
 NAME_CHARS_MAX = 200
 
 
-class Unreadable(Exception):
+class BadPayload(Exception):
     """This is no event, or lacks what nothing can be done without. It never leaves the dialects."""
 
 
@@ -33,7 +33,7 @@ def reader(
             name = needed(given, named)
             kind = kinds.get(name, Kind.IGNORED)
             return read(given, name, kind, env) if kind is not Kind.IGNORED else Event(kind=kind, name=name)
-        except Unreadable as why:
+        except BadPayload as why:
             return _unreadable(data, why)
 
     return read_any
@@ -43,17 +43,17 @@ def parse(data: bytes) -> Payload:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"it is not JSON ({type(error).__name__})") from None
+        raise BadPayload(f"it is not JSON ({type(error).__name__})") from None
     if not isinstance(found, dict):
-        raise Unreadable("it is not a JSON object")
+        raise BadPayload("it is not a JSON object")
     return found
 
 
-def _unreadable(data: bytes, why: Unreadable) -> Event:
+def _unreadable(data: bytes, why: BadPayload) -> Event:
     """An event of which only that it came is known, and perhaps its name."""
     try:
         named = parse(data)
-    except Unreadable:
+    except BadPayload:
         named = {}
     name = words(named, "hook_event_name") or words(named, "event")
     return Event(kind=Kind.UNREADABLE, name=name[:NAME_CHARS_MAX], why=str(why))
@@ -68,7 +68,7 @@ def words(payload: Mapping[str, Any], name: str) -> str:
 def needed(payload: Mapping[str, Any], name: str) -> str:
     """A text without which nothing can be done."""
     if not (found := words(payload, name)):
-        raise Unreadable(f"it has no {name}")
+        raise BadPayload(f"it has no {name}")
     return found
 
 

@@ -12,10 +12,10 @@ import msgspec
 
 from takeback._version import __version__
 from takeback.agents import settings
+from takeback.agents.clients import CLIENTS
 from takeback.agents.doctor import trust
 from takeback.agents.doctor.canary import Trial, trial
-from takeback.agents.doctor.finding import Finding, State, ok, problem, warning
-from takeback.agents.presence import CLIENTS
+from takeback.agents.doctor.finding import Diagnosis, DiagnosisState, ok, problem, warning
 from takeback.agents.settings import apply
 from takeback.errors import TakebackError
 
@@ -32,11 +32,11 @@ class Examined(msgspec.Struct, frozen=True):
     """An agent, and what was found."""
 
     agent: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnosis, ...]
 
     @property
     def is_protected(self) -> bool:
-        return not any(finding.state is State.PROBLEM for finding in self.findings)
+        return not any(finding.state is DiagnosisState.PROBLEM for finding in self.findings)
 
 
 class _Installed(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def examine(agent: str, project: Path, home: Path) -> Examined:
     return Examined(agent, tuple(_findings(agent, project, home)))
 
 
-def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
+def _findings(agent: str, project: Path, home: Path) -> Iterator[Diagnosis]:
     again = f"takeback install {agent}"
     every = _installed(agent, project, home)
     found = [one for one in every if not one.broken]
@@ -97,7 +97,7 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Finding]:
     yield from _client(agent)
 
 
-def _of_place(agent: str, one: _Installed, again: str) -> Iterator[Finding]:
+def _of_place(agent: str, one: _Installed, again: str) -> Iterator[Diagnosis]:
     """What the hooks in one place are like."""
     if one.missing:
         yield problem("hooks", f"{one.name} does not tell us of {', '.join(one.missing)}", again)
@@ -126,14 +126,14 @@ def _installed(agent: str, project: Path, home: Path) -> list[_Installed]:
     return found
 
 
-def _others(agent: str, found: Sequence[_Installed]) -> Iterator[Finding]:
+def _others(agent: str, found: Sequence[_Installed]) -> Iterator[Diagnosis]:
     others = list(dict.fromkeys(other for one in found for other in settings.others(agent, one.text)))
     if others:
         shown = ", ".join(others[:OTHERS_SHOWN]) + ", …" * (len(others) > OTHERS_SHOWN)
         yield ok("others", f"these hooks run beside ours: {shown}")
 
 
-def _tried(agent: str, command: str, again: str) -> Iterator[Finding]:
+def _tried(agent: str, command: str, again: str) -> Iterator[Diagnosis]:
     program = settings.program(command)
     if gone := [word for word in program if word.startswith("/") and not Path(word).exists()]:
         yield problem(
@@ -163,7 +163,7 @@ def _tried(agent: str, command: str, again: str) -> Iterator[Finding]:
         )
 
 
-def _client(agent: str) -> Iterator[Finding]:
+def _client(agent: str) -> Iterator[Diagnosis]:
     """Which version of the agent it is, where it can be asked."""
     program = next(filter(None, map(shutil.which, CLIENTS[agent].programs)), "")
     if not program:

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from takeback import config
 from takeback.agents.doctor import script
 from takeback.agents.doctor.scratch import scratch
 from takeback.errors import TakebackError
-from takeback.opening import open_workspace
+from takeback.settings import environment, toml
+from takeback.workspace.opening import open_workspace
 
 CALLS = 5
 TIME_S_MAX = 60.0
@@ -64,7 +64,7 @@ class _Canary:
     def fly(self) -> Trial:
         self._root.mkdir()
         # It marks the root, whatever lies above the folder of temporary files.
-        (self._root / config.FILE).touch()
+        (self._root / toml.FILE).touch()
         (self._root / "changed.txt").write_text("0\n")
         (self._root / "removed.txt").write_text("kept\n")
         before = _seen(self._root)
@@ -101,7 +101,7 @@ class _Canary:
         )
 
     def _tell(self, event: dict[str, Any]) -> None:
-        surroundings = config.environment_with(
+        surroundings = environment.environment_with(
             script.environment(str(self._root)) | {"TAKEBACK_HOME": str(self._state)}
         )
         began = time.perf_counter()

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 
-class State(StrEnum):
+class DiagnosisState(StrEnum):
     OK = "ok"
     WARNING = "warning"
     """It works, but not as it could; or it cannot be told."""
@@ -15,22 +15,22 @@ class State(StrEnum):
     """What the agent does is not protected."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Diagnosis(msgspec.Struct, frozen=True):
     """One thing that was looked at."""
 
     check: str
-    state: State
+    state: DiagnosisState
     said: str
     fix: str = ""
 
 
-def ok(check: str, said: str) -> Finding:
-    return Finding(check, State.OK, said)
+def ok(check: str, said: str) -> Diagnosis:
+    return Diagnosis(check, DiagnosisState.OK, said)
 
 
-def warning(check: str, said: str, fix: str = "") -> Finding:
-    return Finding(check, State.WARNING, said, fix)
+def warning(check: str, said: str, fix: str = "") -> Diagnosis:
+    return Diagnosis(check, DiagnosisState.WARNING, said, fix)
 
 
-def problem(check: str, said: str, fix: str) -> Finding:
-    return Finding(check, State.PROBLEM, said, fix)
+def problem(check: str, said: str, fix: str) -> Diagnosis:
+    return Diagnosis(check, DiagnosisState.PROBLEM, said, fix)

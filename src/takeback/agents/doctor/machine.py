@@ -7,15 +7,15 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from takeback.agents.doctor.finding import Finding, ok, problem, warning
-from takeback.resources.files import watch
-from takeback.workspace import Workspace
+from takeback.agents.doctor.finding import Diagnosis, ok, problem, warning
+from takeback.resources.files.look import watch
+from takeback.workspace.workspace import Workspace
 
 ROOM_BYTES_MIN, ROOM_BYTES_FEW = 64 << 20, 1 << 30
 FULL_SHARE = 0.9
 
 
-def examine_machine(state: Path, workspace: Workspace | None) -> list[Finding]:
+def examine_machine(state: Path, workspace: Workspace | None) -> list[Diagnosis]:
     """The disk below the state folder, the quota, and how changes of this workspace are found."""
     findings = list(_room(state))
     if workspace is not None:
@@ -23,7 +23,7 @@ def examine_machine(state: Path, workspace: Workspace | None) -> list[Finding]:
     return findings
 
 
-def _room(state: Path) -> Iterator[Finding]:
+def _room(state: Path) -> Iterator[Diagnosis]:
     there = next(folder for folder in (state, *state.parents) if folder.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         yield problem("state", f"{state} cannot be written", "make it writable, or set TAKEBACK_HOME")
@@ -38,7 +38,7 @@ def _room(state: Path) -> Iterator[Finding]:
         yield ok("disk", said)
 
 
-def _quota(workspace: Workspace) -> Iterator[Finding]:
+def _quota(workspace: Workspace) -> Iterator[Diagnosis]:
     quota, size = workspace.settings.store.quota_bytes, workspace.store.size_bytes()
     said = f"{size / 1e9:,.2f} GB recorded of {workspace.root}"
     if quota and size > FULL_SHARE * quota:
@@ -51,7 +51,7 @@ def _quota(workspace: Workspace) -> Iterator[Finding]:
         yield ok("store", said)
 
 
-def _eyes(root: Path) -> Iterator[Finding]:
+def _eyes(root: Path) -> Iterator[Diagnosis]:
     """Watching makes an event cost what changed. Without it everything is looked at, which is slower."""
     fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

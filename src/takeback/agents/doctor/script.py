@@ -9,7 +9,7 @@ import msgspec
 SESSION = "takeback-doctor"
 
 
-class Told(msgspec.Struct, frozen=True):
+class ScriptedEvents(msgspec.Struct, frozen=True):
     """The events of one tool call, and of the end of the session."""
 
     begin: dict[str, Any]
@@ -17,7 +17,7 @@ class Told(msgspec.Struct, frozen=True):
     over: dict[str, Any]
 
 
-def call(agent: str, root: str, number: int) -> Told:
+def call(agent: str, root: str, number: int) -> ScriptedEvents:
     """An agent writes a file, for the n-th time."""
     if agent == "opencode":
         return _opencode(root, number)
@@ -30,21 +30,21 @@ def environment(root: str) -> dict[str, str]:
     return dict.fromkeys(names, root) | {"CLAUDE_CODE_SESSION_ID": SESSION, "GEMINI_SESSION_ID": SESSION}
 
 
-def _claude_code(root: str, number: int) -> Told:
+def _claude_code(root: str, number: int) -> ScriptedEvents:
     given = {"session_id": SESSION, "cwd": root, "permission_mode": "default"}
     tool = {
         "tool_name": "Write",
         "tool_input": {"file_path": f"{root}/made.txt", "content": "made\n"},
         "tool_use_id": f"call-{number}",
     }
-    return Told(
+    return ScriptedEvents(
         given | tool | {"hook_event_name": "PreToolUse"},
         given | tool | {"hook_event_name": "PostToolUse", "tool_response": {}},
         given | {"hook_event_name": "SessionEnd", "reason": "other"},
     )
 
 
-def _codex(root: str, number: int) -> Told:
+def _codex(root: str, number: int) -> ScriptedEvents:
     given = {"session_id": SESSION, "cwd": root, "model": "none", "permission_mode": "default"}
     patch = "*** Begin Patch\n*** Add File: made.txt\n+made\n*** End Patch"
     tool = {
@@ -53,14 +53,14 @@ def _codex(root: str, number: int) -> Told:
         "tool_input": {"command": patch},
         "tool_use_id": f"call-{number}",
     }
-    return Told(
+    return ScriptedEvents(
         given | tool | {"hook_event_name": "PreToolUse"},
         given | tool | {"hook_event_name": "PostToolUse", "tool_response": "Exit code: 0"},
         given | {"hook_event_name": "SessionEnd"},
     )
 
 
-def _cursor(root: str, number: int) -> Told:
+def _cursor(root: str, number: int) -> ScriptedEvents:
     given = {"conversation_id": SESSION, "generation_id": "g", "model": "none", "workspace_roots": [root]}
     tool = {
         "tool_name": "Write",
@@ -68,35 +68,35 @@ def _cursor(root: str, number: int) -> Told:
         "tool_use_id": f"call-{number}",
         "cwd": root,
     }
-    return Told(
+    return ScriptedEvents(
         given | tool | {"hook_event_name": "preToolUse"},
         given | tool | {"hook_event_name": "postToolUse", "tool_output": "{}"},
         given | {"hook_event_name": "sessionEnd", "session_id": SESSION},
     )
 
 
-def _gemini(root: str, number: int) -> Told:
+def _gemini(root: str, number: int) -> ScriptedEvents:
     given = {"session_id": SESSION, "cwd": root, "timestamp": "2000-01-01T00:00:00Z"}
     # Its calls have no ids, so each is another one.
     tool = {
         "tool_name": "write_file",
         "tool_input": {"file_path": f"{root}/made.txt", "content": f"{number}\n"},
     }
-    return Told(
+    return ScriptedEvents(
         given | tool | {"hook_event_name": "BeforeTool"},
         given | tool | {"hook_event_name": "AfterTool", "tool_response": {"llmContent": "done"}},
         given | {"hook_event_name": "SessionEnd"},
     )
 
 
-def _opencode(root: str, number: int) -> Told:
+def _opencode(root: str, number: int) -> ScriptedEvents:
     given = {"sessionID": SESSION, "directory": root, "worktree": "/"}
     tool = {
         "tool": "write",
         "callID": f"call-{number}",
         "args": {"filePath": f"{root}/made.txt", "content": "made\n"},
     }
-    return Told(
+    return ScriptedEvents(
         given | tool | {"event": "tool.execute.before"},
         given | tool | {"event": "tool.execute.after"},
         given | {"event": "session.deleted"},

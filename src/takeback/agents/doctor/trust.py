@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from takeback.agents.doctor.finding import Finding, ok, problem, warning
-from takeback.agents.presence import CLIENTS
+from takeback.agents.clients import CLIENTS
+from takeback.agents.doctor.finding import Diagnosis, ok, problem, warning
 from takeback.agents.settings import apply, jsontext
 
 ANSWER_WAIT_S = 20.0
@@ -22,7 +22,7 @@ HOW = {
 }
 
 
-def of_hooks(agent: str, project: Path, home: Path, paths: Sequence[Path]) -> Iterator[Finding]:
+def of_hooks(agent: str, project: Path, home: Path, paths: Sequence[Path]) -> Iterator[Diagnosis]:
     """What an agent says of our hooks in these files."""
     if agent == "codex":
         yield _codex(project, paths)
@@ -35,7 +35,7 @@ def of_hooks(agent: str, project: Path, home: Path, paths: Sequence[Path]) -> It
 # --- Codex knows a hook by its hash, and tells what it thinks of each ---
 
 
-def _codex(project: Path, paths: Sequence[Path]) -> Finding:
+def _codex(project: Path, paths: Sequence[Path]) -> Diagnosis:
     program = next(filter(None, map(shutil.which, CLIENTS["codex"].programs)), "")
     if not program:
         return warning("trust", "there is no `codex` to ask whether it trusts these hooks", HOW["codex"])
@@ -105,7 +105,7 @@ def _hooks_of(result: Any) -> list[dict[str, Any]] | None:
 # --- Gemini CLI trusts folders ---
 
 
-def _gemini(project: Path, folder: Path) -> Finding:
+def _gemini(project: Path, folder: Path) -> Diagnosis:
     """Only its own file is looked at; an editor around it may have trusted the folder too."""
     told = _value(folder / "trustedFolders.json")
     words = {Path(name).parent if word == "TRUST_PARENT" else Path(name): word for name, word in told.items()}

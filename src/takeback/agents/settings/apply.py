@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from takeback import config
 from takeback.agents import settings
 from takeback.errors import BackendError, TakebackError, UsageError
-from takeback.resources.files.exchange import exchange
+from takeback.resources.files.put_back.exchange import exchange
+from takeback.settings import environment
 
 FOLDERS = (".claude", ".codex", ".cursor", ".gemini", ".opencode", "opencode", "plugins")
 
@@ -64,7 +64,7 @@ def places(agent: str, *, project: Path, home: Path, user: bool) -> list[Path]:
     """Every file that may hold its hooks, first the one in which we put ours. If it is a link, what it leads to."""
     of = settings.layout(agent)
     first, _, rest = of.user.partition("/")
-    folder = config.named_folder(of.variable) or home / first
+    folder = environment.named_folder(of.variable) or home / first
     paths = [folder / rest] if user else [project / name for name in of.in_project]
     return [Path(os.path.realpath(path)) for path in paths]
 

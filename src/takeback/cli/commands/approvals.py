@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.runs import approval_data, approval_lines, settle
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.render.runs import approval_data, approval_lines, settle
 
 
 @click.command("approvals", cls=TakebackCommand)
 @click.pass_obj
-def command(session: Session) -> None:
+def command(session: CommandContext) -> None:
     """List what waits for your word
 
     An agent that wants to do what cannot be taken back waits until you allow exactly that, or refuse it.

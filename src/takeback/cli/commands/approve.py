@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.choices import ids_of
-from takeback.cli.runs import approval_data
-from takeback.cli.session import Session, TakebackCommand, until
-from takeback.engine.wording import call_text
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import ids_of
+from takeback.cli.render.runs import approval_data
+from takeback.cli.text import until
+from takeback.engine.describe.wording import call_text
 
 
 @click.command("approve", cls=TakebackCommand)
 @click.argument("id", shell_complete=ids_of("approvals"))
 @click.option("--payload", metavar="DIGEST", default="", help="Only if it asks about exactly this payload")
 @click.pass_obj
-def command(session: Session, id: str, payload: str) -> None:
+def command(session: CommandContext, id: str, payload: str) -> None:
     """Allow exactly what a question asks for, once
 
     It holds for these very arguments, until it is used or runs out. What runs inside an action cannot allow anything:

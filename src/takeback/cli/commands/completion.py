@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.context import CommandContext, TakebackCommand
 
 
 @click.command("completion", cls=TakebackCommand)
@@ -20,7 +20,7 @@ def command(ctx: click.Context, shell: str) -> None:
       zsh    eval "$(takeback completion zsh)"
       fish   takeback completion fish | source
     """
-    session: Session = ctx.obj
+    session: CommandContext = ctx.obj
     found = get_completion_class(shell)
     assert found is not None
     script = found(ctx.find_root().command, {}, "takeback", "_TAKEBACK_COMPLETE").source()

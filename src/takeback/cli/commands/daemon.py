@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 import msgspec
 
-from takeback import config
-from takeback.cli.session import Session, TakebackCommand, TakebackGroup, ago, iso, sized
+from takeback.cli.context import CommandContext, TakebackCommand, TakebackGroup
+from takeback.cli.text import ago, iso, sized
 from takeback.daemon import control, log
 from takeback.daemon.wire import Status
+from takeback.settings import environment
 
 
 @click.group("daemon", cls=TakebackGroup)
@@ -22,16 +23,16 @@ def command() -> None:
 
 @command.command("start", cls=TakebackCommand)
 @click.pass_obj
-def start(session: Session) -> None:
+def start(session: CommandContext) -> None:
     """Start it now, unless it is there"""
-    _show(session, control.start(config.state_home()))
+    _show(session, control.start(environment.state_home()))
 
 
 @command.command("stop", cls=TakebackCommand)
 @click.pass_obj
-def stop(session: Session) -> None:
+def stop(session: CommandContext) -> None:
     """End it when it has answered what it was asked; the next event starts another one"""
-    pid = control.stop(config.state_home())
+    pid = control.stop(environment.state_home())
     if session.json:
         return session.data({"stopped": bool(pid), "pid": pid or None})
     session.line(f"Ended process {pid}." if pid else "No daemon is running.")
@@ -39,13 +40,13 @@ def stop(session: Session) -> None:
 
 @command.command("status", cls=TakebackCommand)
 @click.pass_obj
-def status(session: Session) -> None:
+def status(session: CommandContext) -> None:
     """Show whether it runs, since when, and what it holds"""
-    _show(session, control.status(config.state_home()))
+    _show(session, control.status(environment.state_home()))
 
 
-def _show(session: Session, found: Status | None) -> None:
-    place = config.state_home() / log.FILE
+def _show(session: CommandContext, found: Status | None) -> None:
+    place = environment.state_home() / log.FILE
     if session.json:
         body = msgspec.to_builtins(found) | {"since": iso(found.since_us)} if found else {}
         return session.data({"running": found is not None, "log": str(place)} | body)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from takeback import config
-from takeback.cli.intents import attempt_data, intent_data, rows, show_intent
-from takeback.cli.session import Session, TakebackGroup, plural
-from takeback.core.intents import State
+from takeback.cli.context import CommandContext, TakebackGroup
+from takeback.cli.render.intents import attempt_data, intent_data, rows, show_intent
+from takeback.cli.text import plural
+from takeback.core.intents import IntentState
 from takeback.core.redact import redact
 from takeback.errors import UsageError
+from takeback.settings import environment
 
 PAGE = 1000
 
@@ -25,10 +26,10 @@ def command() -> None:
 
 @command.command("list")
 @click.pass_obj
-def list_(session: Session) -> None:
+def list_(session: CommandContext) -> None:
     """List the dead letters"""
     with session.workspace() as workspace:
-        found = list(workspace.outbox.page([State.DEAD], limit=PAGE))
+        found = list(workspace.outbox.page([IntentState.DEAD], limit=PAGE))
         why = {q.id: workspace.outbox.attempts(q.id)[-1] for q in found}
     if session.json:
         return session.data({"dead": [intent_data(q) | {"last": attempt_data(why[q.id])} for q in found]})
@@ -43,7 +44,7 @@ def list_(session: Session) -> None:
 @command.command("show")
 @click.argument("id")
 @click.pass_obj
-def show(session: Session, id: str) -> None:
+def show(session: CommandContext, id: str) -> None:
     """Show an intent, what it was given, and every attempt at it"""
     with session.workspace() as workspace:
         queued = workspace.outbox.get(id)
@@ -56,14 +57,16 @@ def show(session: Session, id: str) -> None:
 @click.argument("ids", nargs=-1, metavar="ID…")
 @click.option("--all", "everything", is_flag=True, help="All of them")
 @click.pass_obj
-def retry(session: Session, ids: tuple[str, ...], everything: bool) -> None:
+def retry(session: CommandContext, ids: tuple[str, ...], everything: bool) -> None:
     """Have dead letters tried again, from the first attempt on
 
     Mend first what made them fail. A worker then delivers them; those of an ordering key come after what waits now.
     """
     with session.workspace() as workspace:
-        chosen = _chosen(ids, [q.id for q in workspace.outbox.page([State.DEAD], limit=10**9)], everything)
-        done = [workspace.outbox.revive(id, config.actor()) for id in chosen]
+        chosen = _chosen(
+            ids, [q.id for q in workspace.outbox.page([IntentState.DEAD], limit=10**9)], everything
+        )
+        done = [workspace.outbox.revive(id, environment.actor()) for id in chosen]
     if session.json:
         return session.data({"retried": [queued.id for queued in done]})
     session.line(f"{plural(len(done), 'intent')} will be tried again: `takeback outbox worker`")
@@ -74,11 +77,13 @@ def retry(session: Session, ids: tuple[str, ...], everything: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="All of them")
 @click.option("--why", metavar="T", default="", help="The reason, for the log")
 @click.pass_obj
-def drop(session: Session, ids: tuple[str, ...], everything: bool, why: str) -> None:
+def drop(session: CommandContext, ids: tuple[str, ...], everything: bool, why: str) -> None:
     """Give dead letters up; they stay in the journal"""
     with session.workspace() as workspace:
-        chosen = _chosen(ids, [q.id for q in workspace.outbox.page([State.DEAD], limit=10**9)], everything)
-        done = [workspace.outbox.drop(id, config.actor(), redact(why)) for id in chosen]
+        chosen = _chosen(
+            ids, [q.id for q in workspace.outbox.page([IntentState.DEAD], limit=10**9)], everything
+        )
+        done = [workspace.outbox.drop(id, environment.actor(), redact(why)) for id in chosen]
     if session.json:
         return session.data({"dropped": [queued.id for queued in done]})
     session.line(f"Dropped {plural(len(done), 'dead letter')}.")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.choices import ids_of
-from takeback.cli.runs import approval_data
-from takeback.cli.session import Session, TakebackCommand
-from takeback.engine.wording import call_text
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import ids_of
+from takeback.cli.render.runs import approval_data
+from takeback.engine.describe.wording import call_text
 
 
 @click.command("deny", cls=TakebackCommand)
 @click.argument("id", shell_complete=ids_of("approvals"))
 @click.option("--why", metavar="T", default="", help="Tell the agent why")
 @click.pass_obj
-def command(session: Session, id: str, why: str) -> None:
+def command(session: CommandContext, id: str, why: str) -> None:
     """Refuse what a question asks for
 
     The action does not begin, and the agent gets an error with your reason.

@@ -7,18 +7,19 @@ import sys
 import click
 import msgspec
 
-from takeback.cli.choices import ids_of
-from takeback.cli.session import Session, TakebackCommand, paint, visible
-from takeback.cli.views import telling
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import ids_of
+from takeback.cli.render.history import telling
+from takeback.cli.text import paint, visible
 from takeback.core import ids
-from takeback.engine.diff import Diff, kind, verb
+from takeback.engine.describe.diff import Diff, kind, verb
 
 
 @click.command("diff", cls=TakebackCommand)
 @click.argument("words", nargs=-1, metavar="[FROM [TO]] [PATH]...", shell_complete=ids_of("moments"))
 @click.option("--stat", is_flag=True, help="One line for each path, with lines added and removed")
 @click.pass_obj
-def command(session: Session, words: tuple[str, ...], stat: bool) -> None:
+def command(session: CommandContext, words: tuple[str, ...], stat: bool) -> None:
     """Show what changed
 
     FROM and TO are checkpoints, or actions: then the moment before each is meant. Without TO it is the present, but

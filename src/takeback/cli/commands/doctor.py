@@ -8,28 +8,31 @@ from collections.abc import Iterable
 import click
 import msgspec
 
-from takeback import config
 from takeback._version import __version__
-from takeback.agents import doctor, presence, tampering
-from takeback.agents.doctor import Examined, Finding, State
-from takeback.agents.doctor.finding import ok, problem, warning
+from takeback.agents import clients as agents_clients
+from takeback.agents import doctor, hook_tampering
+from takeback.agents.doctor import Examined
+from takeback.agents.doctor.finding import Diagnosis, DiagnosisState, ok, problem, warning
 from takeback.agents.doctor.machine import examine_machine
-from takeback.cli.choices import clients
-from takeback.cli.session import Session, TakebackCommand, paint, sized
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import clients
+from takeback.cli.text import paint, sized
 from takeback.daemon import control
 from takeback.errors import BackendError, CorruptionError, RefusedError
-from takeback.opening import find_root, find_workspace, lost_at
-from takeback.storage.registry import Registry
-from takeback.witnessing import Lost
+from takeback.settings import environment
+from takeback.storage.state.registry import Registry
+from takeback.workspace.locate import find_root
+from takeback.workspace.lost_history import Lost
+from takeback.workspace.opening import find_workspace, lost_at
 
-COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "red"}
+COLOURS = {DiagnosisState.OK: "green", DiagnosisState.WARNING: "yellow", DiagnosisState.PROBLEM: "red"}
 
 
 @click.command("doctor", cls=TakebackCommand)
 @click.argument("agent", default="", shell_complete=clients)
 @click.pass_obj
 @click.pass_context
-def command(ctx: click.Context, session: Session, agent: str) -> None:
+def command(ctx: click.Context, session: CommandContext, agent: str) -> None:
     """Prove that your coding agents are protected, with a trial of each
 
     The very command in the settings of an agent is given events as the agent would tell them, files change in a
@@ -38,8 +41,8 @@ def command(ctx: click.Context, session: Session, agent: str) -> None:
     Exits with 0 if all is well, with 3 if something is missing or not trusted, with 4 if a trial or the disk failed,
     with 5 if the history of the workspace is gone.
     """
-    root, home = find_root(".", Registry(config.state_home())), config.home_folder()
-    agents = [presence.chosen(agent, root, home)] if agent else doctor.installed(root, home)
+    root, home = find_root(".", Registry(environment.state_home())), environment.home_folder()
+    agents = [agents_clients.chosen(agent, root, home)] if agent else doctor.installed(root, home)
     examined = [doctor.examine(one, root, home) for one in agents]
     machine = _machine()
     if not agents:
@@ -48,7 +51,7 @@ def command(ctx: click.Context, session: Session, agent: str) -> None:
     if session.json:
         session.data(
             {
-                "protected": not any(finding.state is State.PROBLEM for finding in findings),
+                "protected": not any(finding.state is DiagnosisState.PROBLEM for finding in findings),
                 "agents": [
                     {"agent": one.agent, "protected": one.is_protected, "findings": _data(one.findings)}
                     for one in examined
@@ -61,21 +64,21 @@ def command(ctx: click.Context, session: Session, agent: str) -> None:
     ctx.exit(_code(findings))
 
 
-def _machine() -> list[Finding]:
+def _machine() -> list[Diagnosis]:
     workspace = find_workspace(".")
     if workspace is None:
-        return [*_history(lost_at(".")), *examine_machine(config.state_home(), None), _daemon()]
+        return [*_history(lost_at(".")), *examine_machine(environment.state_home(), None), _daemon()]
     with workspace:
         tampered = _history(workspace.lost)
-        tampered += [problem("hooks", said, "") for said in tampering.warnings(workspace)]
-        return [*tampered, *examine_machine(config.state_home(), workspace), _daemon()]
+        tampered += [problem("hooks", said, "") for said in hook_tampering.warnings(workspace)]
+        return [*tampered, *examine_machine(environment.state_home(), workspace), _daemon()]
 
 
-def _history(gone: Lost | None) -> list[Finding]:
+def _history(gone: Lost | None) -> list[Diagnosis]:
     """Whether the history is the one that the workspace had; and whether anybody would notice if it went."""
     if gone:
         return [problem("history", str(gone), gone.hint)]
-    folder = config.witness_folder()
+    folder = environment.witness_folder()
     there = next(above for above in (folder, *folder.parents) if above.exists())
     if os.access(there, os.W_OK | os.X_OK):
         return []
@@ -83,10 +86,10 @@ def _history(gone: Lost | None) -> list[Finding]:
     return [warning("witness", said, "make it writable, or set XDG_DATA_HOME")]
 
 
-def _daemon() -> Finding:
+def _daemon() -> Diagnosis:
     """Nothing depends on it, so nothing of it is a problem."""
     try:
-        found = control.status(config.state_home())
+        found = control.status(environment.state_home())
     except BackendError as error:
         return warning("daemon", error.message, error.hint or "takeback daemon stop")
     if found is None:
@@ -100,12 +103,12 @@ def _daemon() -> Finding:
     )
 
 
-def _data(findings: Iterable[Finding]) -> list[object]:
+def _data(findings: Iterable[Diagnosis]) -> list[object]:
     return [msgspec.to_builtins(finding) for finding in findings]
 
 
-def _print(session: Session, examined: Iterable[Examined], machine: Iterable[Finding]) -> None:
-    parts = [(presence.CLIENTS[one.agent].title, one.findings) for one in examined]
+def _print(session: CommandContext, examined: Iterable[Examined], machine: Iterable[Diagnosis]) -> None:
+    parts = [(agents_clients.CLIENTS[one.agent].title, one.findings) for one in examined]
     for title, findings in [*parts, ("This machine", machine)]:
         session.line(title)
         for finding in findings:
@@ -115,8 +118,8 @@ def _print(session: Session, examined: Iterable[Examined], machine: Iterable[Fin
                 session.line(f"{'':11}mend it   {finding.fix}")
 
 
-def _code(findings: Iterable[Finding]) -> int:
-    failed = {finding.check for finding in findings if finding.state is State.PROBLEM}
+def _code(findings: Iterable[Diagnosis]) -> int:
+    failed = {finding.check for finding in findings if finding.state is DiagnosisState.PROBLEM}
     if "history" in failed:
         return CorruptionError.exit_code
     if failed & {"trial", "disk", "state"}:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from takeback.cli.session import Session, TakebackCommand, plural, sized
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.text import plural, sized
 
 
 @click.command("du", cls=TakebackCommand)
 @click.pass_obj
-def command(session: Session) -> None:
+def command(session: CommandContext) -> None:
     """Show how much disk the recorded history takes"""
     with session.workspace() as workspace:
         stats = workspace.store.stats()

@@ -7,13 +7,13 @@ import time
 import click
 import msgspec
 
-from takeback.cli.session import Session, TakebackCommand, echo_json
+from takeback.cli.context import CommandContext, TakebackCommand, echo_json
 from takeback.core.change import Target
 from takeback.core.export import as_cloudevent, as_line, type_of, undo_list
 from takeback.core.record import Record
 from takeback.errors import UsageError
-from takeback.storage import stores
-from takeback.workspace import Workspace
+from takeback.storage.state import location
+from takeback.workspace.workspace import Workspace
 
 POLL_S = 0.2
 _OF_INTENTS = {"pending": "cancel it", "dead": "cancel it", "delivered": "it was delivered"}
@@ -36,7 +36,7 @@ _OF_INTENTS = {"pending": "cancel it", "dead": "cancel it", "delivered": "it was
 )
 @click.pass_obj
 def command(
-    session: Session, after: int, shape: str, types: tuple[str, ...], follow: bool, undo_list: str
+    session: CommandContext, after: int, shape: str, types: tuple[str, ...], follow: bool, undo_list: str
 ) -> None:
     """Print every event that was recorded, for other programs
 
@@ -58,12 +58,12 @@ def command(
 
 
 def _text(workspace: Workspace, record: Record, shape: str) -> str:
-    name = stores.source_of(workspace.state)
+    name = location.source_of(workspace.state)
     made = as_cloudevent(record, name) if shape == "cloudevents" else as_line(record)
     return msgspec.json.encode(made).decode()
 
 
-def _print_undo_list(session: Session, workspace: Workspace, run: str) -> None:
+def _print_undo_list(session: CommandContext, workspace: Workspace, run: str) -> None:
     if run not in workspace.history.runs:
         raise UsageError(f"there is no run {run}", hint="`takeback log` lists what there is")
     found = undo_list(map(as_line, workspace.journal.read()), run)

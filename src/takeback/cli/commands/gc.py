@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 import msgspec
 
-from takeback.cli.session import Session, TakebackCommand, plural, sized
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.text import plural, sized
 
 
 @click.command("gc", cls=TakebackCommand)
 @click.pass_obj
-def command(session: Session) -> None:
+def command(session: CommandContext) -> None:
     """Let go of content that the limits in takeback.toml do not keep
 
     The journal is never cut. What can no longer be taken back afterwards is named by `undo --preview`.

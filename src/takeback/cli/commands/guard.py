@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from takeback import addresses
-from takeback.cli.session import Session, TakebackCommand, plural, sized
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.text import plural, sized
 from takeback.errors import UsageError
 from takeback.resources.postgres import guard
 from takeback.resources.postgres.guard import Guarded
-from takeback.workspace import Workspace
+from takeback.system import postgres_address
+from takeback.workspace.workspace import Workspace
 
 NOT_COVERED = (
     "sequences (a number once given stays given)",
@@ -33,20 +34,21 @@ TABLES_SHOWN = 20
 @click.option("--status", is_flag=True, help="Show what is guarded, and change nothing")
 @click.pass_obj
 def command(
-    session: Session, address: str, schemas: tuple[str, ...], remove: bool, prune: bool, status: bool
+    session: CommandContext, address: str, schemas: tuple[str, ...], remove: bool, prune: bool, status: bool
 ) -> None:
     """Make what is written to a PostgreSQL database something that can be taken back
 
     Puts triggers on the tables of a schema; what they write down is in a schema `takeback` of its own. From then on
     what `takeback run` and runs do there is known as theirs; what others do is not written down.
     """
-    if not addresses.is_address(address):
+    if not postgres_address.is_address(address):
         raise UsageError(
-            f"{addresses.hidden(address)} is no address of a database", hint="postgresql://host/database"
+            f"{postgres_address.hidden(address)} is no address of a database",
+            hint="postgresql://host/database",
         )
     if sum((remove, prune, status, bool(schemas))) > 1:
         raise UsageError("--remove, --prune, --status and --schema exclude each other; nothing was done")
-    name = addresses.called(address)[0]
+    name = postgres_address.called(address)[0]
     if status:
         return _show(session, name, guard.status(address))
     with session.protect() as workspace, workspace.lock.held():
@@ -59,7 +61,7 @@ def command(
     return _show(session, name, made)
 
 
-def _remove(session: Session, workspace: Workspace, name: str, address: str) -> None:
+def _remove(session: CommandContext, workspace: Workspace, name: str, address: str) -> None:
     found = guard.status(address)
     if found:
         guard.remove(address)
@@ -70,7 +72,7 @@ def _remove(session: Session, workspace: Workspace, name: str, address: str) -> 
     session.line(gone if found else f"{name} was not guarded.")
 
 
-def _prune(session: Session, name: str, address: str, days: int) -> None:
+def _prune(session: CommandContext, name: str, address: str, days: int) -> None:
     """Without a limit in takeback.toml everything is kept."""
     pruned = guard.prune(address, days) if days else 0
     if session.json:
@@ -80,7 +82,7 @@ def _prune(session: Session, name: str, address: str, days: int) -> None:
     )
 
 
-def _show(session: Session, name: str, found: Guarded | None) -> None:
+def _show(session: CommandContext, name: str, found: Guarded | None) -> None:
     if session.json:
         return session.data(_data(name, found))
     if found is None:

@@ -7,9 +7,9 @@ from typing import Any
 import click
 import msgspec
 
-from takeback.cli.choices import ids_of
-from takeback.cli.runs import doubtful, standing_data, standing_lines
-from takeback.cli.session import Session, TakebackGroup
+from takeback.cli.context import CommandContext, TakebackGroup
+from takeback.cli.options import ids_of
+from takeback.cli.render.runs import doubtful, standing_data, standing_lines
 from takeback.errors import UsageError
 
 
@@ -24,7 +24,7 @@ def command() -> None:
 
 @command.command("list")
 @click.pass_obj
-def list_(session: Session) -> None:
+def list_(session: CommandContext) -> None:
     """List the runs that wait for a human, and what each needs"""
     with session.workspace() as workspace:
         runs, history = workspace.handovers(), workspace.history
@@ -40,7 +40,7 @@ def list_(session: Session) -> None:
 @command.command("take")
 @click.argument("run", shell_complete=ids_of("handovers"))
 @click.pass_obj
-def take(session: Session, run: str) -> None:
+def take(session: CommandContext, run: str) -> None:
     """Say that you look after a run
 
     Look, and change files as you like: what you change is yours and stays when the run is taken back.
@@ -66,7 +66,9 @@ def take(session: Session, run: str) -> None:
     "--never", metavar="ACTION", multiple=True, help="This call in doubt never happened; may be repeated"
 )
 @click.pass_obj
-def return_(session: Session, run: str, note: str, happened: tuple[str, ...], never: tuple[str, ...]) -> None:
+def return_(
+    session: CommandContext, run: str, note: str, happened: tuple[str, ...], never: tuple[str, ...]
+) -> None:
     """Give a run back, so that it can be continued
 
     Your word on a call in doubt counts: one that happened is not made again, one that never happened is. The run goes

@@ -6,8 +6,9 @@ import time
 
 import click
 
-from takeback.cli.session import Session, TakebackCommand, plural, sized
-from takeback.opening import begin_anew
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.text import plural, sized
+from takeback.workspace.opening import begin_anew
 
 
 @click.command("init", cls=TakebackCommand)
@@ -15,7 +16,7 @@ from takeback.opening import begin_anew
 @click.option("--accept-config", is_flag=True, help="Accept takeback.toml as it is, after it was shown")
 @click.option("--fresh", is_flag=True, help="Go on without a history that is gone or damaged")
 @click.pass_obj
-def command(session: Session, allow_home: bool, accept_config: bool, fresh: bool) -> None:
+def command(session: CommandContext, allow_home: bool, accept_config: bool, fresh: bool) -> None:
     """Begin to protect a folder, with a first checkpoint
 
     Nothing is written into the folder itself. A second time takes another checkpoint.

@@ -8,17 +8,18 @@ from typing import NamedTuple
 
 import click
 
-from takeback import config
-from takeback.agents import presence, settings, tampering
+from takeback.agents import clients as agents_clients
+from takeback.agents import hook_tampering, settings
 from takeback.agents.settings import apply
-from takeback.cli.asking import may_write
 from takeback.cli.beginning import first_checkpoint
-from takeback.cli.choices import clients
-from takeback.cli.session import Session, TakebackCommand
-from takeback.daemon.command import hook_command
+from takeback.cli.consent import may_write
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import clients
+from takeback.daemon.hook_command import hook_command
 from takeback.errors import RefusedError
-from takeback.opening import find_root
-from takeback.storage.registry import Registry
+from takeback.settings import environment
+from takeback.storage.state.registry import Registry
+from takeback.workspace.locate import find_root
 
 NOT_IGNORED = 1
 """What git ends with. Where there is no repository it is something else."""
@@ -29,17 +30,17 @@ NOT_IGNORED = 1
 @click.option("--user", is_flag=True, help="For all your projects: into the settings in your home folder")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask")
 @click.pass_obj
-def command(session: Session, agent: str, user: bool, yes: bool) -> None:
+def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
     """Protect what a coding agent does, with hooks in its own settings
 
     AGENT is claude-code, codex, cursor, gemini, opencode or ruflo. The hooks come beside all that is there, and a
     first checkpoint is taken. The change is shown first, and on a terminal you are asked. It is an action, which
     `takeback undo` takes back by its id alone. A second time changes nothing.
     """
-    root, home = find_root(".", Registry(config.state_home())), config.home_folder()
-    agent = presence.chosen(agent, root, home)
+    root, home = find_root(".", Registry(environment.state_home())), environment.home_folder()
+    agent = agents_clients.chosen(agent, root, home)
     if user:
-        home = config.writable_home()
+        home = environment.writable_home()
     else:
         _refuse_too_wide(root, agent)
     path = apply.place(agent, project=root, home=home, user=user)
@@ -62,7 +63,7 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
                 "root": None if user else str(root),
                 "checkpoint": written.checkpoint or None,
                 "action": written.action or None,
-                "then": presence.CLIENTS[agent].next_step(user=user),
+                "then": agents_clients.CLIENTS[agent].next_step(user=user),
                 "switched_off_by": str(idle) if idle else None,
             }
         )
@@ -72,7 +73,7 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
 
 def _refuse_too_wide(root: Path, agent: str) -> None:
     try:
-        config.refuse_too_wide(root)
+        environment.refuse_too_wide(root)
     except RefusedError:
         raise RefusedError(
             f"{root} is a home folder or above one; nothing was changed",
@@ -87,7 +88,7 @@ class _Written(NamedTuple):
     action: str = ""
 
 
-def _write(session: Session, agent: str, root: Path, edit: apply.Edit) -> _Written:
+def _write(session: CommandContext, agent: str, root: Path, edit: apply.Edit) -> _Written:
     """Write the hooks into a project, as an action; and record that a human wants them, whoever wrote them.
 
     Nothing is written where nothing can be recorded.
@@ -102,7 +103,7 @@ def _write(session: Session, agent: str, root: Path, edit: apply.Edit) -> _Writt
         else:  # a link may lead out of the project
             edit.make()
         if not workspace.inside_action():
-            tampering.accept(workspace, agent)
+            hook_tampering.accept(workspace, agent)
     return _Written(checkpoint, action)
 
 
@@ -126,7 +127,7 @@ def _would_be_committed(root: Path, path: Path) -> bool:
 
 def _lines(agent: str, root: Path | None, edit: apply.Edit, idle: Path | None) -> list[str]:
     """What is so now, and what is next. Without a root it is for all projects."""
-    client = presence.CLIENTS[agent]
+    client = agents_clients.CLIENTS[agent]
     then = client.next_step(user=root is None)
     when, where = "now" if edit.diff else "already", root or "all your projects"
     if then or idle:

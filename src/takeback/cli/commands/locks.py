@@ -8,15 +8,16 @@ from typing import Any
 
 import click
 
-from takeback import config
-from takeback.cli.session import Session, TakebackGroup, ago, iso, plural, shortened, until
-from takeback.cli.views import table
+from takeback.cli.context import CommandContext, TakebackGroup
+from takeback.cli.render.history import table
+from takeback.cli.text import ago, iso, plural, shortened, until
 from takeback.core.leases import Holder, Lease
-from takeback.engine import processes
-from takeback.engine.lease_left import is_gone
-from takeback.engine.leases import family_of, who
+from takeback.engine.locks.leases import family_of, who
+from takeback.engine.locks.left_behind import is_gone
 from takeback.errors import RefusedError, UsageError
-from takeback.workspace import Workspace
+from takeback.settings import environment
+from takeback.system import processes
+from takeback.workspace.workspace import Workspace
 
 TTL_S = 900.0
 NAME_MAX = 40
@@ -38,7 +39,7 @@ def command(ctx: click.Context) -> None:
 
 @command.command("list")
 @click.pass_obj
-def list_(session: Session) -> None:
+def list_(session: CommandContext) -> None:
     """List what is locked, by whom, since when and for how long"""
     with session.workspace() as workspace:
         found = workspace.leases.live()
@@ -66,7 +67,7 @@ def list_(session: Session) -> None:
 )
 @click.option("--wait", "wait_s", type=float, default=0.0, metavar="S", help="Wait so long for it to be free")
 @click.pass_obj
-def take(session: Session, name: str, ttl_s: float, wait_s: float) -> None:
+def take(session: CommandContext, name: str, ttl_s: float, wait_s: float) -> None:
     """Lock a path with all that is below it, or any other name
 
     A path is meant from the top of the workspace, or, with ./ before it, from here. Taken again by the same run it
@@ -100,7 +101,7 @@ def take(session: Session, name: str, ttl_s: float, wait_s: float) -> None:
 @click.argument("names", nargs=-1, metavar="NAME|PATH…")
 @click.option("--all", "everything", is_flag=True, help="All of them")
 @click.pass_obj
-def release(session: Session, names: tuple[str, ...], everything: bool) -> None:
+def release(session: CommandContext, names: tuple[str, ...], everything: bool) -> None:
     """Let go of locks
 
     A human can let go of anybody's: who held it is told at its next step that the lock is lost. An agent can let go
@@ -138,7 +139,7 @@ def lock_data(lease: Lease) -> dict[str, Any]:
 
 def _holder(workspace: Workspace, inside: str) -> Holder:
     """Whose a lock is that is taken here: of the run around us, or of the human at this terminal."""
-    history, actor = workspace.history, config.actor()
+    history, actor = workspace.history, environment.actor()
     action = history.actions.get(inside)
     run = history.runs.get(action.stream if action else inside)
     if run is None:

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from takeback.cli.runs import step_changed, waits_for_a_decision
-from takeback.cli.session import Session, TakebackCommand, ago, plural, shortened
-from takeback.cli.views import (
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.render.history import (
     action_data,
     checkpoint_data,
     counted,
@@ -22,11 +21,13 @@ from takeback.cli.views import (
     what_step,
     who_short,
 )
+from takeback.cli.render.runs import step_changed, waits_for_a_decision
+from takeback.cli.text import ago, plural, shortened
 from takeback.core import ids
+from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.intents import RESOURCE, Decided, IntentDropped
-from takeback.core.subjects import Action, Checkpoint, Run, Step
-from takeback.engine.wording import body_of
+from takeback.engine.describe.wording import body_of
 
 NAMED_MAX = 3
 
@@ -35,8 +36,8 @@ class StepOf(NamedTuple):
     """A step, with the run that it is of."""
 
     id: str
-    run: Run
-    step: Step
+    run: RecordedRun
+    step: RecordedStep
 
 
 class DecisionOf(NamedTuple):
@@ -46,7 +47,7 @@ class DecisionOf(NamedTuple):
     intents: list[str]
 
 
-Entry = Action | Checkpoint | Run | StepOf | DecisionOf
+Entry = RecordedAction | Checkpoint | RecordedRun | StepOf | DecisionOf
 
 
 @click.command("log", cls=TakebackCommand)
@@ -60,7 +61,7 @@ Entry = Action | Checkpoint | Run | StepOf | DecisionOf
     help="How many entries, 0 for all",
 )
 @click.pass_obj
-def command(session: Session, limit: int) -> None:
+def command(session: CommandContext, limit: int) -> None:
     """List what happened, latest first"""
     with session.workspace() as workspace:
         history = workspace.history
@@ -113,7 +114,7 @@ def _same(one: Decided, other: Decided) -> bool:
     return msgspec.structs.replace(one.event, intent=other.event.intent) == other.event
 
 
-def _is_told_elsewhere(history: History, action: Action) -> bool:
+def _is_told_elsewhere(history: History, action: RecordedAction) -> bool:
     """A body is its run or its step. Intents that an undo found gone were dropped by somebody, who has a row."""
     if action.kind == "outside":
         return {change.target.resource for change in action.changes} == {RESOURCE}
@@ -121,9 +122,9 @@ def _is_told_elsewhere(history: History, action: Action) -> bool:
 
 
 def _data(history: History, entry: Entry) -> dict[str, Any]:
-    if isinstance(entry, Run):
+    if isinstance(entry, RecordedRun):
         return run_data(entry)
-    if isinstance(entry, Action):
+    if isinstance(entry, RecordedAction):
         return action_data(history, entry) | {"body_of": body_of(history, entry) or None}
     assert isinstance(entry, Checkpoint)
     return checkpoint_data(entry)
@@ -146,7 +147,7 @@ def _row(history: History, entry: Entry) -> tuple[str, ...]:
         actor = entry.run.began.actor or "agent"
         changed = step_changed(history, entry.run, entry.step)
         return entry.id, when, actor, what_step(history, entry.step), changed
-    if isinstance(entry, Run):
+    if isinstance(entry, RecordedRun):
         changes = [change for id in entry.actions for change in history.actions[id].changes]
         actor = entry.began.actor or "agent"
         return entry.id, ago(entry.began_us), actor, what_run(history, entry), counted(changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from takeback import config
+from takeback.cli.context import CommandContext, TakebackCommand, TakebackGroup
 from takeback.cli.scheduling import (
     every_option,
     kind_of,
@@ -15,15 +15,16 @@ from takeback.cli.scheduling import (
     scheduler_option,
     texts_of,
 )
-from takeback.cli.session import Session, TakebackCommand, TakebackGroup, plural
-from takeback.opening import find_root
-from takeback.storage.private import private_folder
-from takeback.storage.registry import Registry
+from takeback.cli.text import plural
+from takeback.settings import environment
+from takeback.storage.state.registry import Registry
+from takeback.system.private_files import private_folder
 from takeback.workflows.monitor import KEEP_DAYS, LOG, Monitor
 from takeback.workflows.notify import check_notifier, shown
 from takeback.workflows.schedules import Schedule
+from takeback.workflows.script import printable
 from takeback.workflows.stale import report_data, report_lines
-from takeback.workflows.tool import printable
+from takeback.workspace.locate import find_root
 
 NOT_TOLD = 4
 
@@ -60,7 +61,7 @@ def command() -> None:
 @print_option
 @click.pass_obj
 def install(
-    session: Session,
+    session: CommandContext,
     scheduler: str,
     every_min: int,
     stale_min: float,
@@ -108,7 +109,7 @@ def install(
 
 @command.command("remove", cls=TakebackCommand)
 @click.pass_obj
-def remove(session: Session) -> None:
+def remove(session: CommandContext) -> None:
     """Take the monitor out of the scheduler; the log stays"""
     monitor = _monitor()
     kind = monitor.settings()["scheduler"]
@@ -122,7 +123,7 @@ def remove(session: Session) -> None:
 
 @command.command("status", cls=TakebackCommand)
 @click.pass_obj
-def status(session: Session) -> None:
+def status(session: CommandContext) -> None:
     """Show whether the monitor is installed, and when it last looked"""
     monitor = _monitor()
     settings, last = monitor.settings(), monitor.last_look()
@@ -162,7 +163,7 @@ def status(session: Session) -> None:
 @command.command("run", cls=TakebackCommand)
 @click.pass_obj
 @click.pass_context
-def run(ctx: click.Context, session: Session) -> None:
+def run(ctx: click.Context, session: CommandContext) -> None:
     """Look once, and tell what is stale and was not told yet
 
     Exits with 0, or with 4 if somebody could not be told; that is tried again at the next look.
@@ -180,7 +181,7 @@ def run(ctx: click.Context, session: Session) -> None:
 
 
 def _monitor() -> Monitor:
-    registry = Registry(config.state_home())
+    registry = Registry(environment.state_home())
     root = find_root(".", registry)
     return Monitor(root, private_folder(registry.home) / "monitor" / registry.state_of(root).name)
 

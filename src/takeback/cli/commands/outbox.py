@@ -8,10 +8,11 @@ from types import FrameType
 
 import click
 
-from takeback.cli.delivering import Watching, notifiers_of, opened
-from takeback.cli.intents import ON_THE_WAY, intent_data, rows
-from takeback.cli.session import Session, TakebackGroup, plural
-from takeback.core.intents import State
+from takeback.cli.context import CommandContext, TakebackGroup
+from takeback.cli.render.intents import ON_THE_WAY, intent_data, rows
+from takeback.cli.render.worker import Watching, notifiers_of, opened
+from takeback.cli.text import plural
+from takeback.core.intents import IntentState
 from takeback.errors import UsageError
 from takeback.workflows.notify import check_notifier
 
@@ -31,9 +32,9 @@ def command() -> None:
 @click.option("--all", "everything", is_flag=True, help="Also what was delivered, cancelled or dropped")
 @click.option("--run", default="", metavar="RUN", help="Only what this run deferred")
 @click.pass_obj
-def list_(session: Session, everything: bool, run: str) -> None:
+def list_(session: CommandContext, everything: bool, run: str) -> None:
     """List what is still to be delivered, and what failed for good"""
-    states = tuple(State) if everything else ON_THE_WAY
+    states = tuple(IntentState) if everything else ON_THE_WAY
     with session.workspace() as workspace:
         if run and run not in workspace.history.runs:
             raise UsageError(f"there is no run {run}", hint="`takeback log` lists what there is")
@@ -74,7 +75,7 @@ def list_(session: Session, everything: bool, run: str) -> None:
 )
 @click.pass_obj
 def worker(
-    session: Session, concurrency: int, once: bool, notify: tuple[str, ...], health: Path | None
+    session: CommandContext, concurrency: int, once: bool, notify: tuple[str, ...], health: Path | None
 ) -> None:
     """Deliver what committed runs deferred
 

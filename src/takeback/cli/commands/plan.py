@@ -9,16 +9,18 @@ from typing import Any
 import click
 import msgspec
 
-from takeback import config
-from takeback.cli.session import Session, TakebackCommand, TakebackGroup, find_modules_at, plural, shortened
+from takeback.cli.context import CommandContext, TakebackCommand, TakebackGroup, find_modules_at
+from takeback.cli.text import plural, shortened
 from takeback.core.plan import BYTES_MAX, Plan, dependencies, parse_plan
 from takeback.core.redact import redact
-from takeback.engine.foreseeing import Foresight
-from takeback.engine.plans import Prepared, Ran, prepare, run_plan, told
+from takeback.engine.gate.foresight import Foresight
+from takeback.engine.plans import PreparedPlan, Ran, prepare, run_plan, told
 from takeback.errors import BackendError, RefusedError, RollbackIncomplete, TakebackError, UsageError
-from takeback.journals import held_unopened
-from takeback.opening import find_root, find_workspace
-from takeback.storage.registry import Registry
+from takeback.settings import environment, toml
+from takeback.storage.state.registry import Registry
+from takeback.workspace.locate import find_root
+from takeback.workspace.opening import find_workspace
+from takeback.workspace.store.journal import held_unopened
 
 FILE = click.argument("file", metavar="FILE")
 NOTE = "Takeback: "
@@ -39,7 +41,7 @@ def command() -> None:
 @click.option("--autopilot", is_flag=True, help="Refuse also what a human would have to approve")
 @click.pass_obj
 @click.pass_context
-def check(ctx: click.Context, session: Session, file: str, autopilot: bool) -> None:
+def check(ctx: click.Context, session: CommandContext, file: str, autopilot: bool) -> None:
     """Check a plan against the safety rules, and run nothing
 
     Reads the plan, imports its tools (which runs their modules; not those that the rules deny), and names each step
@@ -49,7 +51,7 @@ def check(ctx: click.Context, session: Session, file: str, autopilot: bool) -> N
     plan = _read(file)
     workspace = find_workspace(".")
     if workspace is None:
-        registry = Registry(config.state_home())
+        registry = Registry(environment.state_home())
         root = find_root(".", registry)
         settings = held_unopened(registry.state_of(root), root).settings
     else:
@@ -72,7 +74,7 @@ def check(ctx: click.Context, session: Session, file: str, autopilot: bool) -> N
 )
 @click.option("--autopilot", is_flag=True, help="Ask nobody: refuse what a human would have to approve")
 @click.pass_obj
-def run(session: Session, file: str, key: str, autopilot: bool) -> None:
+def run(session: CommandContext, file: str, key: str, autopilot: bool) -> None:
     """Run a plan as one run: all of it is done, or all of it is taken back
 
     A run that was interrupted is continued after its last completed step. One that is complete answers with its
@@ -102,7 +104,7 @@ def run(session: Session, file: str, key: str, autopilot: bool) -> None:
     session.line(_summary(ran))
 
 
-def _failed(prepared: Prepared, step: str, error: BaseException) -> str:
+def _failed(prepared: PreparedPlan, step: str, error: BaseException) -> str:
     what = redact(f"{type(error).__name__}: {error}")
     tool = f" ({prepared.imports[step]})" if step in prepared.imports else ""
     return f"step {step}{tool} failed: {shortened(what, 500)}"
@@ -111,7 +113,7 @@ def _failed(prepared: Prepared, step: str, error: BaseException) -> str:
 class _Steps:
     """Shows each step as it is done, and knows which one is at work."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CommandContext) -> None:
         self._session = session
         self.current = ""
 
@@ -130,16 +132,16 @@ def _read(file: str) -> Plan:
     return parse_plan(data, "the plan" if file == "-" else file)
 
 
-def _prepare(plan: Plan, root: Path, settings: config.Config, *, autopilot: bool) -> Prepared:
+def _prepare(plan: Plan, root: Path, settings: toml.Config, *, autopilot: bool) -> PreparedPlan:
     # Tools are found, and work, as if Python had been started at the top of the workspace.
     find_modules_at(root)
     os.chdir(root)
-    foresee = Foresight(root, config.home_folder())
+    foresee = Foresight(root, environment.home_folder())
     rules, known = settings.rules, settings.tools
     return prepare(plan, root=root, rules=rules, known=known, autopilot=autopilot, foresee=foresee)
 
 
-def _data(prepared: Prepared) -> dict[str, Any]:
+def _data(prepared: PreparedPlan) -> dict[str, Any]:
     return {
         "name": prepared.plan.name,
         "key": prepared.key,
@@ -159,7 +161,7 @@ def _data(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _lines(prepared: Prepared, file: str) -> list[str]:
+def _lines(prepared: PreparedPlan, file: str) -> list[str]:
     count = plural(len(prepared.order), "step")
     if prepared.broken:
         lines = [

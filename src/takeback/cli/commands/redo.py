@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.choices import ON_CONFLICT, PREVIEW
-from takeback.cli.reports import answer
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import ON_CONFLICT, PREVIEW
+from takeback.cli.render.report import answer
 
 
 @click.command("redo", cls=TakebackCommand)
@@ -14,7 +14,7 @@ from takeback.cli.session import Session, TakebackCommand
 @ON_CONFLICT
 @click.pass_obj
 @click.pass_context
-def command(ctx: click.Context, session: Session, preview: bool, on_conflict: str) -> None:
+def command(ctx: click.Context, session: CommandContext, preview: bool, on_conflict: str) -> None:
     """Bring back what the last undo or restore took back
 
     Called again, it brings back the one before.

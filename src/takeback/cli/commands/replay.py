@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from takeback.cli.choices import ids_of
-from takeback.cli.session import Session, TakebackCommand, iso
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import ids_of
+from takeback.cli.text import iso
 from takeback.core import ids
 from takeback.core.values import view
-from takeback.engine.replay import Moment
-from takeback.engine.wording import short
+from takeback.engine.describe.replay import ReplayMoment
+from takeback.engine.describe.wording import short
 from takeback.errors import UsageError
 
 
@@ -26,7 +27,7 @@ from takeback.errors import UsageError
 )
 @click.option("--all", "everything", is_flag=True, help="Every event, also those that say little")
 @click.pass_obj
-def command(session: Session, run: str, to: str, everything: bool) -> None:
+def command(session: CommandContext, run: str, to: str, everything: bool) -> None:
     """Go through a run again, event by event, without any effect
 
     Shows the exact sequence of what was recorded, with the result of each call, and what the run remembered in the
@@ -48,12 +49,12 @@ def command(session: Session, run: str, to: str, everything: bool) -> None:
             session.line(f"  {key} = {short(value)}")
 
 
-def _line(moment: Moment) -> str:
+def _line(moment: ReplayMoment) -> str:
     gave = f"  → {short(moment.result)}" if moment.result is not None else ""
     return f"{moment.seq:>5}  {iso(moment.at_us)[11:23]}  {moment.id:<5} {moment.what}{gave}"
 
 
-def _data(moment: Moment) -> dict[str, Any]:
+def _data(moment: ReplayMoment) -> dict[str, Any]:
     return {
         "event": moment.seq,
         "at": iso(moment.at_us),

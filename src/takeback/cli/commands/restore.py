@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.choices import PREVIEW, ids_of
-from takeback.cli.reports import answer
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import PREVIEW, ids_of
+from takeback.cli.render.report import answer
 
 
 @click.command("restore", cls=TakebackCommand)
@@ -16,7 +16,7 @@ from takeback.cli.session import Session, TakebackCommand
 @click.pass_obj
 @click.pass_context
 def command(
-    ctx: click.Context, session: Session, checkpoint: str, paths: tuple[str, ...], preview: bool
+    ctx: click.Context, session: CommandContext, checkpoint: str, paths: tuple[str, ...], preview: bool
 ) -> None:
     """Make the workspace equal to a checkpoint, whoever changed it
 

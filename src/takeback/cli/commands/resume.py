@@ -10,9 +10,9 @@ from typing import Any
 import click
 import msgspec
 
-from takeback.arriving import arrive, look
-from takeback.cli.choices import ids_of
-from takeback.cli.moving_in import (
+from takeback.cli.context import CommandContext, TakebackCommand, enter
+from takeback.cli.options import ids_of
+from takeback.cli.render.arrival import (
     arrival_data,
     arrival_lines,
     going_on,
@@ -21,12 +21,12 @@ from takeback.cli.moving_in import (
     plan_of,
     program_of,
 )
-from takeback.cli.runs import can_be_executed, standing_data, standing_lines, waits_for_a_decision
-from takeback.cli.session import Session, TakebackCommand, enter
+from takeback.cli.render.runs import can_be_executed, standing_data, standing_lines, waits_for_a_decision
+from takeback.core.entities import RecordedRun
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.subjects import Run
 from takeback.errors import BackendError, RefusedError, UsageError
+from takeback.workspace.store.bring import arrive, look
 
 SIGNALLED = 128
 
@@ -48,7 +48,7 @@ SIGNALLED = 128
 @click.pass_context
 def command(
     ctx: click.Context,
-    session: Session,
+    session: CommandContext,
     run: str,
     execute: bool,
     into: str,
@@ -96,7 +96,7 @@ def command(
             session.line(line)
 
 
-def _one(waiting: list[Run], named: str) -> Run:
+def _one(waiting: list[RecordedRun], named: str) -> RecordedRun:
     """The run whose program is to be started again."""
     able = [run for run in waiting if can_be_executed(run)]
     if len(able) == 1:
@@ -126,7 +126,7 @@ def _one(waiting: list[Run], named: str) -> Run:
     )
 
 
-def _execute(session: Session, run: Run) -> int:
+def _execute(session: CommandContext, run: RecordedRun) -> int:
     with session.workspace() as workspace:
         words, folder = program_of(workspace.history, run)
     sys.stdout.flush()
@@ -153,7 +153,7 @@ def _execute(session: Session, run: Run) -> int:
 
 
 def _move_in(
-    session: Session,
+    session: CommandContext,
     run: str,
     into: str,
     named: dict[str, str],
@@ -184,7 +184,9 @@ def _move_in(
     return _carry_on(session, history, waiting, arrival_data(arrival, outlook))
 
 
-def _carry_on(session: Session, history: History, named: list[Run], data: dict[str, Any]) -> int:
+def _carry_on(
+    session: CommandContext, history: History, named: list[RecordedRun], data: dict[str, Any]
+) -> int:
     """Run a plan to its end; say of other runs how they are continued."""
     plans = [run for run in named if can_be_executed(run) and plan_of(history, run)]
     code = 0
@@ -207,7 +209,7 @@ def _carry_on(session: Session, history: History, named: list[Run], data: dict[s
     return code
 
 
-def _run_plan(session: Session, words: list[str]) -> tuple[int, Any]:
+def _run_plan(session: CommandContext, words: list[str]) -> tuple[int, Any]:
     sys.stdout.flush()
     if not session.json:
         return subprocess.run(words).returncode, None
@@ -215,6 +217,6 @@ def _run_plan(session: Session, words: list[str]) -> tuple[int, Any]:
     return done.returncode, msgspec.json.decode(done.stdout) if done.stdout else None
 
 
-def _tell(history: History, run: Run) -> None:
+def _tell(history: History, run: RecordedRun) -> None:
     for line in standing_lines(history, run):
         click.echo(line, err=True)

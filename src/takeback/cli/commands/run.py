@@ -10,26 +10,27 @@ from typing import Any
 import click
 import msgspec
 
-from takeback import config
 from takeback.cli.beginning import first_checkpoint
-from takeback.cli.choices import interval, intervals
-from takeback.cli.outcome import guarded_rows, summary_data, summary_lines, warning_lines
-from takeback.cli.reports import print_report
-from takeback.cli.session import Session, TakebackCommand, plural
-from takeback.cli.views import made
-from takeback.commands.judgement import Judgement
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import interval, intervals
+from takeback.cli.render.command import guarded_rows, summary_data, summary_lines, warning_lines
+from takeback.cli.render.history import made
+from takeback.cli.render.report import print_report
+from takeback.cli.text import plural
 from takeback.core.codec import written as recordable
 from takeback.core.events import Effect, Outcome, Process
 from takeback.core.redact import redact
-from takeback.daemon import control, door
-from takeback.engine import lock_guard
-from takeback.engine.foreseeing import foreseen, reached, refuse_on_autopilot, written
-from takeback.engine.parts import Parts
-from takeback.engine.report import RollbackReport
-from takeback.engine.spawn import Child, run_child
+from takeback.daemon import client, control
+from takeback.engine.gate.foresight import foreseen, reached, refuse_on_autopilot, written
+from takeback.engine.locks import guard
+from takeback.engine.rollback.report import RollbackReport
+from takeback.engine.tracking.command import Child, run_child
+from takeback.engine.tracking.parts import CommandParts
 from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, RunBusy, TakebackError
-from takeback.ports import Survey
-from takeback.workspace import Workspace
+from takeback.ports.foresight import Survey
+from takeback.settings import environment
+from takeback.shell.judgement import Judgement
+from takeback.workspace.workspace import Workspace
 
 FAILED_BEFORE_START = 125
 NAME_MAX = 200
@@ -72,7 +73,7 @@ class RunCommand(TakebackCommand):
 @click.pass_context
 def command(
     ctx: click.Context,
-    session: Session,
+    session: CommandContext,
     name: str | None,
     undo_on_failure: bool,
     every: float | None,
@@ -117,7 +118,7 @@ def command(
             autopilot=autopilot,
             survey=_with(survey, roots),
         )
-        parts = Parts(workspace.tracker, id, every) if every else None
+        parts = CommandParts(workspace.tracker, id, every) if every else None
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure, parts=parts))
 
 
@@ -133,21 +134,21 @@ def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -
         return []
     if workspace.locks.refuses:
         raise RefusedError(
-            f"{called} was refused: {lock_guard.told(found)}. It was not started",
+            f"{called} was refused: {guard.told(found)}. It was not started",
             hint=workspace.locks.how(found),
         )
-    return [f"takeback: {lock_guard.told(found)}"]
+    return [f"takeback: {guard.told(found)}"]
 
 
 def _supervise(
-    session: Session,
+    session: CommandContext,
     workspace: Workspace,
     id: str,
     called: str,
     words: tuple[str, ...],
     *,
     undo: bool,
-    parts: Parts | None,
+    parts: CommandParts | None,
 ) -> int:
     tracker = workspace.tracker
     child = run_child(
@@ -168,19 +169,19 @@ def _supervise(
 
 def _left(child: Child) -> tuple[Process, ...]:
     """What the command left behind. The daemon is not: it serves everybody, whoever's hook has started it."""
-    daemon = control.holder(config.state_home())
-    return tuple(one for one in child.left if one.pid != daemon or not door.is_daemon(one.pid))
+    daemon = control.holder(environment.state_home())
+    return tuple(one for one in child.left if one.pid != daemon or not client.is_daemon(one.pid))
 
 
 def _record(
-    session: Session,
+    session: CommandContext,
     workspace: Workspace,
     id: str,
     called: str,
     child: Child,
     *,
     undo: bool,
-    parts: Parts | None,
+    parts: CommandParts | None,
 ) -> None:
     """Write down what the command did, say it, and take it back if that was asked for."""
     tracker = workspace.tracker
@@ -202,7 +203,7 @@ def _record(
             times = plural(len(parts.missed), "time")
             click.echo(f"  no checkpoint       {times}, last because {parts.missed[-1]}", err=True)
         if report is not None:
-            print_report(Session(to_stderr=True), workspace.history, report)
+            print_report(CommandContext(to_stderr=True), workspace.history, report)
 
 
 def _take_back(workspace: Workspace, id: str) -> RollbackReport | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.session import Session, TakebackCommand, iso
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.text import iso
 
 
 @click.command("save", cls=TakebackCommand)
 @click.argument("message", default="")
 @click.pass_obj
-def command(session: Session, message: str) -> None:
+def command(session: CommandContext, message: str) -> None:
     """Take a checkpoint; the first word printed is its id"""
     with session.protect(asking=True) as workspace:
         checkpoint = workspace.save(message)

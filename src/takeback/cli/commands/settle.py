@@ -7,9 +7,9 @@ from typing import Any
 import click
 import msgspec
 
-from takeback.cli.choices import ids_of
-from takeback.cli.session import Session, TakebackCommand
-from takeback.cli.views import what
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import ids_of
+from takeback.cli.render.history import what
 from takeback.errors import UsageError
 
 
@@ -19,7 +19,7 @@ from takeback.errors import UsageError
 @click.option("--did-not", is_flag=True, help="It did not happen")
 @click.option("--result", metavar="JSON", default="", help="What it gave, for a run that goes on with it")
 @click.pass_obj
-def command(session: Session, id: str, happened: bool, did_not: bool, result: str) -> None:
+def command(session: CommandContext, id: str, happened: bool, did_not: bool, result: str) -> None:
     """Say whether a call in doubt happened
 
     ID is a call to another system that failed or was cut short, so that it is unknown whether it happened. Look

@@ -6,9 +6,22 @@ from collections.abc import Sequence
 
 import click
 
-from takeback.cli.choices import ids_of
-from takeback.cli.intents import show_intent
-from takeback.cli.runs import (
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import ids_of
+from takeback.cli.render.history import (
+    action_data,
+    change_data,
+    checkpoint_data,
+    is_worth_a_row,
+    run_data,
+    step_undone,
+    telling,
+    what,
+    what_step,
+    who,
+)
+from takeback.cli.render.intents import show_intent
+from takeback.cli.render.runs import (
     approval_data,
     approval_lines,
     call_line,
@@ -22,40 +35,28 @@ from takeback.cli.runs import (
     waits_for_a_decision,
     ways_on,
 )
-from takeback.cli.session import Session, TakebackCommand, ago, plural
-from takeback.cli.views import (
-    action_data,
-    change_data,
-    checkpoint_data,
-    is_worth_a_row,
-    run_data,
-    step_undone,
-    telling,
-    what,
-    what_step,
-    who,
-)
+from takeback.cli.text import ago, plural
 from takeback.core import ids
 from takeback.core.change import Change
+from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.events import ActionBegan
 from takeback.core.history import History
-from takeback.core.subjects import Action, Approval, Checkpoint, Run, Step
-from takeback.engine.diff import verb
-from takeback.engine.replay import State, run_of
-from takeback.engine.wording import is_call, short
+from takeback.engine.describe.diff import verb
+from takeback.engine.describe.replay import RunSnapshot, run_of
+from takeback.engine.describe.wording import is_call, short
 from takeback.errors import UsageError
-from takeback.workspace import Workspace
+from takeback.workspace.workspace import Workspace
 
 LINES_MAX = 50
 
-Found = Action | Run | Step | Approval | Checkpoint
+Found = RecordedAction | RecordedRun | RecordedStep | Approval | Checkpoint
 
 
 @click.command("show", cls=TakebackCommand)
 @click.argument("id", shell_complete=ids_of("everything"))
 @click.option("--all", "everything", is_flag=True, help=f"List everything, not only {LINES_MAX} of each")
 @click.pass_obj
-def command(session: Session, id: str, everything: bool) -> None:
+def command(session: CommandContext, id: str, everything: bool) -> None:
     """Show one run, step, action, approval, intent or checkpoint, and how things stood then
 
     Of what belongs to a run it also tells how that run stood at that moment: the steps, the calls with their results,
@@ -76,10 +77,10 @@ def command(session: Session, id: str, everything: bool) -> None:
         most = 0 if everything else LINES_MAX
         lines = _lines(workspace, history, found, most)
         for state in states:
-            if not isinstance(found, Run):
+            if not isinstance(found, RecordedRun):
                 lines.append(f"run {state.run.id} {state.run.began.name} then")
             lines += state_lines(workspace, state, most)
-        if isinstance(found, Run) and waits_for_a_decision(history, found):
+        if isinstance(found, RecordedRun) and waits_for_a_decision(history, found):
             lines += [f"  {way.does.ljust(13)} {way}" for way in ways_on(history, found)]
     for line in lines:
         session.line(line)
@@ -93,18 +94,18 @@ def _find(history: History, id: str) -> Found | None:
     return history.runs[run].steps[id] if run else None
 
 
-def _says_something(state: State) -> bool:
+def _says_something(state: RunSnapshot) -> bool:
     return is_worth_a_row(state.run) or bool(state.memory)
 
 
 def _data(workspace: Workspace, history: History, found: Found) -> dict[str, object]:
-    if isinstance(found, Run):
+    if isinstance(found, RecordedRun):
         return run_data(found)
     if isinstance(found, Checkpoint):
         return checkpoint_data(found)
     if isinstance(found, Approval):
         return approval_data(found)
-    if isinstance(found, Step):
+    if isinstance(found, RecordedStep):
         run = history.runs[run_of(history, found.id)]
         return {
             "id": found.id,
@@ -125,7 +126,7 @@ def _data(workspace: Workspace, history: History, found: Found) -> dict[str, obj
 
 
 def _lines(workspace: Workspace, history: History, found: Found, most: int) -> list[str]:
-    if isinstance(found, Run):
+    if isinstance(found, RecordedRun):
         return _lines_of_run(history, found)
     if isinstance(found, Approval):
         return approval_lines(found)
@@ -135,7 +136,7 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
             lines.append(f"  {mark.resource}  {mark.state}  proved by {mark.evidence or 'nothing'}")
             lines += [f"    not covered: {text}" for text in mark.stated]
         return lines
-    if isinstance(found, Step):
+    if isinstance(found, RecordedStep):
         run = history.runs[run_of(history, found.id)]
         lines = [
             f"{found.id}  {what_step(history, found)}  of {run.id}  {step_changed(history, run, found)}".rstrip()
@@ -153,7 +154,7 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
     return lines + _changes(workspace, [entry.change for entry in found.made], most)
 
 
-def _lines_of_run(history: History, run: Run) -> list[str]:
+def _lines_of_run(history: History, run: RecordedRun) -> list[str]:
     lines = [run_line(history, run)]
     more = [
         f"by {run.began.actor}" if run.began.actor else "",

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from takeback import config
-from takeback.agents import presence, tampering
-from takeback.cli.intents import counted_by_state, outbox_lines
-from takeback.cli.live import changed_so_far, session_data, session_lines, sessions
-from takeback.cli.runs import (
+from takeback.agents import clients, hook_tampering
+from takeback.cli.context import CommandContext, TakebackCommand, find_modules_at
+from takeback.cli.render.history import is_worth_a_row, run_data, what
+from takeback.cli.render.intents import counted_by_state, outbox_lines
+from takeback.cli.render.runs import (
     approval_data,
     approval_lines,
     settle,
@@ -20,24 +20,26 @@ from takeback.cli.runs import (
     waits_for_a_decision,
     way_to_settle,
 )
-from takeback.cli.session import Session, TakebackCommand, ago, find_modules_at, iso, plural
-from takeback.cli.views import is_worth_a_row, run_data, what
+from takeback.cli.render.sessions import changed_so_far, session_data, session_lines, sessions
+from takeback.cli.text import ago, iso, plural
 from takeback.core.change import Change
+from takeback.core.entities import Approval, RecordedAction, RecordedRun
 from takeback.core.events import Did, Item, RollbackBegan
 from takeback.core.history import History
 from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
-from takeback.core.subjects import Action, Approval, Run
-from takeback.engine.calls import in_doubt
-from takeback.engine.processes import is_alive
+from takeback.engine.runs.recorded_calls import in_doubt
 from takeback.errors import UsageError
-from takeback.journals import held_unopened
-from takeback.opening import find_root, find_workspace, lost_at
-from takeback.storage.registry import Registry
-from takeback.trusted import Held
-from takeback.witnessing import Lost
-from takeback.workspace import Workspace
+from takeback.settings import environment, toml
+from takeback.storage.state.registry import Registry
+from takeback.system.processes import is_alive
+from takeback.workspace.locate import find_root
+from takeback.workspace.lost_history import Lost
+from takeback.workspace.opening import find_workspace, lost_at
+from takeback.workspace.store.journal import held_unopened
+from takeback.workspace.trusted_settings import Held
+from takeback.workspace.workspace import Workspace
 
 RUNS_SHOWN = 5
 IDS_SHOWN = 3
@@ -45,7 +47,7 @@ IDS_SHOWN = 3
 
 @click.command("status", cls=TakebackCommand)
 @click.pass_obj
-def command(session: Session) -> None:
+def command(session: CommandContext) -> None:
     """Show how things stand"""
     workspace = find_workspace(".")
     if workspace is None:
@@ -58,7 +60,7 @@ def command(session: Session) -> None:
         waiting = workspace.approvals() if history.approvals else []
         outbox = counted_by_state(workspace)
         so_far = changed_so_far(workspace)
-        tampered = tampering.warnings(workspace)
+        tampered = hook_tampering.warnings(workspace)
         workspace.notices += tampered
         elsewhere, gone = _elsewhere(workspace), workspace.lost
         held, notice = _holding(lambda: workspace.held)
@@ -98,7 +100,7 @@ def _holding(read: Callable[[], Held]) -> tuple[Held, str]:
     try:
         held = read()
     except UsageError as error:
-        return Held(config.Config()), f"{error.message}. {error.hint}" if error.hint else error.message
+        return Held(toml.Config()), f"{error.message}. {error.hint}" if error.hint else error.message
     return held, held.notice
 
 
@@ -108,13 +110,13 @@ def _elsewhere(workspace: Workspace) -> str:
     return seat.place.said if seats and seat and seat.place.id != seats.place.id else ""
 
 
-def _not_yet(session: Session) -> None:
+def _not_yet(session: CommandContext) -> None:
     """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
-    registry = Registry(config.state_home())
+    registry = Registry(environment.state_home())
     here, root = os.getcwd(), find_root(".", registry)
     held, notice = _holding(lambda: held_unopened(registry.state_of(root), root))
     gone = lost_at(".")
-    waiting = [] if config.is_too_wide(root) else presence.hooked(root, config.home_folder())
+    waiting = [] if environment.is_too_wide(root) else clients.hooked(root, environment.home_folder())
     if session.json:
         data = {"root": here, "hooks": waiting, "settings": _settings_data(held), "lost": _lost_data(gone)}
         return session.data({"protected": False, **data})
@@ -124,7 +126,7 @@ def _not_yet(session: Session) -> None:
     if notice:
         click.echo(f"takeback: {notice}", err=True)
     if waiting:
-        titles = " and ".join(presence.CLIENTS[agent].title for agent in waiting)
+        titles = " and ".join(clients.CLIENTS[agent].title for agent in waiting)
         session.line(f"Nothing is recorded of {here} yet. The hooks for {titles} begin with the first event.")
         return session.line(f"  see that they work   takeback doctor {waiting[0]}")
     session.line(f"{here} is not protected yet.")
@@ -207,7 +209,7 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
     return lines
 
 
-def _going_on_behind(action: Action) -> str:
+def _going_on_behind(action: RecordedAction) -> str:
     """What an action left running, and how it is ended: before that, nothing of it is taken back."""
     numbers = " ".join(str(process.pid) for process in action.processes if is_alive(process))
     how = f"  end them: kill {numbers}" if numbers else ""
@@ -216,7 +218,7 @@ def _going_on_behind(action: Action) -> str:
     )
 
 
-def _unknown(history: History) -> list[Action]:
+def _unknown(history: History) -> list[RecordedAction]:
     """Calls in doubt. Those of a run that stands still are listed with it."""
     standing = {run.id for run in _standing(history)}
     return [
@@ -224,12 +226,12 @@ def _unknown(history: History) -> list[Action]:
     ]
 
 
-def _unknown_effects(history: History) -> list[Action]:
+def _unknown_effects(history: History) -> list[RecordedAction]:
     """Actions that may have done more than what was found by looking, and were not taken back."""
     return [a for a in history.actions.values() if a.is_unknown and not history.is_undone(a.id)]
 
 
-def _remaining(history: History) -> tuple[Action, list[Item]] | None:
+def _remaining(history: History) -> tuple[RecordedAction, list[Item]] | None:
     """What the last rollback could not do, and nobody has answered since."""
     last = next((a for a in reversed(history.actions.values()) if a.is_rollback), None)
     if last is None:
@@ -239,13 +241,13 @@ def _remaining(history: History) -> tuple[Action, list[Item]] | None:
     return (last, items) if items else None
 
 
-def _is_answered(history: History, rollback: Action, item: Item) -> bool:
+def _is_answered(history: History, rollback: RecordedAction, item: Item) -> bool:
     """Whether it was settled after this rollback if a call happened, of which the rollback could not know that."""
     later = [entry for entry in history.timeline(item.target) if entry.seq > rollback.seq]
     return item.did is Did.UNVERIFIABLE and bool(later)
 
 
-def _way_on(history: History, rollback: Action, items: list[Item]) -> str:
+def _way_on(history: History, rollback: RecordedAction, items: list[Item]) -> str:
     """What helps where a rollback is incomplete. A bare `undo` would go on to something else."""
     if all(item.did is Did.KEPT for item in items):
         return "it stays as it is: there is no way back"
@@ -261,11 +263,11 @@ def _way_on(history: History, rollback: Action, items: list[Item]) -> str:
     return f"mend what failed, then try again   takeback undo {' '.join(ids)}"
 
 
-def _going_on(history: History) -> list[Run]:
+def _going_on(history: History) -> list[RecordedRun]:
     return [run for run in history.runs.values() if run.life is Life.OPEN]
 
 
-def _last_without_effect(history: History) -> Run | None:
+def _last_without_effect(history: History) -> RecordedRun | None:
     """The last run, if it was interrupted with nothing to be decided about it."""
     last = next(reversed(history.runs.values()), None)
     if last is None or last.life is not Life.INTERRUPTED or waits_for_a_decision(history, last):
@@ -273,5 +275,5 @@ def _last_without_effect(history: History) -> Run | None:
     return None if any(history.entries(id) for id in last.actions) else last
 
 
-def _standing(history: History) -> list[Run]:
+def _standing(history: History) -> list[RecordedRun]:
     return [run for run in history.runs.values() if waits_for_a_decision(history, run)]

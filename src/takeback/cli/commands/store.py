@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
-from takeback import addresses, config
-from takeback.cli.session import Session, TakebackGroup, ago, plural
-from takeback.moves import Move, described, move
-from takeback.storage import stores
-from takeback.storage.registry import Registry
-from takeback.storage.stores import HERE
+from takeback.cli.context import CommandContext, TakebackGroup
+from takeback.cli.text import ago, plural
+from takeback.settings import environment
+from takeback.storage.state import location
+from takeback.storage.state.location import HERE
+from takeback.storage.state.registry import Registry
+from takeback.system import postgres_address
+from takeback.workspace.store.move import Move, described, move
 
 
 @click.group("store", cls=TakebackGroup)
@@ -25,12 +27,12 @@ def command() -> None:
 
 @command.command("show")
 @click.pass_obj
-def show(session: Session) -> None:
+def show(session: CommandContext) -> None:
     """Show where history and content are kept"""
     if not session.json:
         _say_where(session)  # also where it cannot be reached
     with session.workspace() as workspace:
-        kept = stores.read(workspace.state) or HERE
+        kept = location.read(workspace.state) or HERE
         head = workspace.journal.head()
         notice = workspace.journal.moving.notice()
         intents = sum(workspace.outbox.counts().values())
@@ -38,7 +40,7 @@ def show(session: Session) -> None:
         seats = workspace.journal.seats
         seat, here = (seats.now(), seats.place) if seats else (None, None)
     is_here = bool(seat and here and seat.place.id == here.id)
-    blobs = addresses.hidden(config.expanded(kept.blobs))
+    blobs = postgres_address.hidden(environment.expanded(kept.blobs))
     if session.json:
         found: dict[str, Any] = {
             "history": described(workspace.state, kept),
@@ -66,12 +68,13 @@ def show(session: Session) -> None:
         session.line(f"moved     the history {notice}")
 
 
-def _say_where(session: Session) -> None:
-    from takeback.opening import find_root, find_state
+def _say_where(session: CommandContext) -> None:
+    from takeback.workspace.locate import find_root
+    from takeback.workspace.opening import find_state
 
-    registry = Registry(config.state_home())
+    registry = Registry(environment.state_home())
     if state := find_state(find_root(".", registry), registry):
-        session.line(f"history   {described(state, stores.read(state) or HERE)}")
+        session.line(f"history   {described(state, location.read(state) or HERE)}")
         session.line(f"state     {state}")
 
 
@@ -84,7 +87,7 @@ def _say_where(session: Session) -> None:
 @click.option("--blobs-key", default="", metavar="$NAME|FILE", help="Seal it with the key in there")
 @click.option("--preview", is_flag=True, help="Only show what would be moved")
 @click.pass_obj
-def copy(session: Session, to: str, name: str, blobs: str, blobs_key: str, preview: bool) -> None:
+def copy(session: CommandContext, to: str, name: str, blobs: str, blobs_key: str, preview: bool) -> None:
     """Take the history of this workspace to another place, proved
 
     Everything is read back from there and compared before the workspace goes over. The old journal is kept, and
@@ -115,7 +118,7 @@ def move_data(done: Move) -> dict[str, Any]:
     }
 
 
-def _print(session: Session, done: Move) -> None:
+def _print(session: CommandContext, done: Move) -> None:
     if not done.with_history:
         said = "Brought all" if done.done else "Would bring all"
         session.line(f"{said} content to {done.blobs}: {plural(done.pieces, 'piece')}.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from takeback.cli.choices import ON_CONFLICT, PREVIEW, agents, ids_of
-from takeback.cli.reports import answer
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import ON_CONFLICT, PREVIEW, agents, ids_of
+from takeback.cli.render.report import answer
 
 
 @click.command("undo", cls=TakebackCommand)
@@ -37,7 +37,7 @@ from takeback.cli.session import Session, TakebackCommand
 @click.pass_context
 def command(
     ctx: click.Context,
-    session: Session,
+    session: CommandContext,
     ids: tuple[str, ...],
     to: str | None,
     agent: str,

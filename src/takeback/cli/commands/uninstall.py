@@ -7,15 +7,16 @@ from pathlib import Path
 
 import click
 
-from takeback import config
-from takeback.agents import presence
+from takeback.agents import clients as agents_clients
 from takeback.agents.settings import apply
-from takeback.cli.asking import may_write
-from takeback.cli.choices import clients
-from takeback.cli.session import Session, TakebackCommand
+from takeback.cli.consent import may_write
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import clients
 from takeback.errors import BackendError, RefusedError, TakebackError
-from takeback.opening import find_root, find_workspace
-from takeback.storage.registry import Registry
+from takeback.settings import environment
+from takeback.storage.state.registry import Registry
+from takeback.workspace.locate import find_root
+from takeback.workspace.opening import find_workspace
 
 
 @click.command("uninstall", cls=TakebackCommand)
@@ -23,29 +24,29 @@ from takeback.storage.registry import Registry
 @click.option("--user", is_flag=True, help="From the settings in your home folder")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask")
 @click.pass_obj
-def command(session: Session, agent: str, user: bool, yes: bool) -> None:
+def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
     """Take Takeback's hooks out of an agent's settings again
 
     Exactly these; if nothing else was changed since, every byte is as it was. What was recorded stays, and can
     still be taken back.
     """
-    root, home = find_root(".", Registry(config.state_home())), config.home_folder()
-    agent = presence.chosen(agent, root, home)
+    root, home = find_root(".", Registry(environment.state_home())), environment.home_folder()
+    agent = agents_clients.chosen(agent, root, home)
     if user:
-        home = config.writable_home()
+        home = environment.writable_home()
     _refuse_agents()
     paths = apply.places(agent, project=root, home=home, user=user)
     edits = [edit for path in paths if (edit := apply.uninstalling(agent, path)).diff]
     if edits:
         may_write(session, "".join(edit.diff for edit in edits), yes=yes)
     _make(edits)
-    left = presence.remaining(agent, root, home)
+    left = agents_clients.remaining(agent, root, home)
     if session.json:
         remaining = [{"path": str(one.path), "plugin": one.plugin or None} for one in left]
         return session.data(
             {"agent": agent, "changed": [str(edit.path) for edit in edits], "remaining": remaining}
         )
-    title, where = presence.CLIENTS[agent].title, "your own settings" if user else str(root)
+    title, where = agents_clients.CLIENTS[agent].title, "your own settings" if user else str(root)
     if not edits:
         session.line(f"There are no hooks of Takeback for {title} in {where}.")
     elif left:
@@ -58,9 +59,9 @@ def command(session: Session, agent: str, user: bool, yes: bool) -> None:
             session.line(line)
 
 
-def _lines(agent: str, left: presence.Remaining, root: Path, home: Path) -> list[str]:
+def _lines(agent: str, left: agents_clients.Remaining, root: Path, home: Path) -> list[str]:
     """What goes on recording in this project, and how it is taken out."""
-    title = presence.CLIENTS[agent].title
+    title = agents_clients.CLIENTS[agent].title
     own = left.path in apply.places(agent, project=root, home=home, user=True)
     if left.plugin:
         scope = "" if own else " --scope local" if ".local." in left.path.name else " --scope project"
@@ -88,7 +89,7 @@ def _make(edits: Sequence[apply.Edit]) -> None:
 
 def _refuse_agents() -> None:
     """An agent does not take out its own protection with a command of ours."""
-    inside = config.parent_action()
+    inside = environment.parent_action()
     if workspace := find_workspace("."):
         with workspace:
             inside = workspace.inside_action() or inside

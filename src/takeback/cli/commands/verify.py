@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 import msgspec
 
-from takeback.cli.session import Session, TakebackCommand, plural
-from takeback.cli.views import change_data, counted
+from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.render.history import change_data, counted
+from takeback.cli.text import plural
 from takeback.errors import CorruptionError
 
 SHOWN_MAX = 20
@@ -16,7 +17,7 @@ SHOWN_MAX = 20
 @click.option("--deep", is_flag=True, help="Read every stored byte and every file of the workspace again")
 @click.pass_obj
 @click.pass_context
-def command(ctx: click.Context, session: Session, deep: bool) -> None:
+def command(ctx: click.Context, session: CommandContext, deep: bool) -> None:
     """Check that nothing recorded was lost or altered
 
     Reads the whole journal and compares it with its chain and its anchor, checks the content store, and tells what

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from takeback import config
-from takeback.agents.section import FILES, leading_out, remove_section, section_files, write_section
+from takeback.agents.agents_md import FILES, leading_out, remove_section, section_files, write_section
 from takeback.cli.beginning import first_checkpoint
+from takeback.cli.context import CommandContext, TakebackCommand, TakebackGroup
 from takeback.cli.scheduling import (
     absolute,
     every_option,
@@ -22,18 +22,19 @@ from takeback.cli.scheduling import (
     scheduler_option,
     texts_of,
 )
-from takeback.cli.session import Session, TakebackCommand, TakebackGroup, plural
+from takeback.cli.text import plural
 from takeback.errors import RefusedError, UsageError
-from takeback.opening import find_root
-from takeback.storage.registry import Registry
+from takeback.settings import environment
+from takeback.storage.state.registry import Registry
 from takeback.workflows.checkpoints import Checkpoints
 from takeback.workflows.lines import log_line
 from takeback.workflows.owners import in_words
 from takeback.workflows.record import STATUSES
 from takeback.workflows.schedules import NAMES, Schedule
+from takeback.workflows.script import NOTHING, list_lines, meant, owner, pretty, printable, skipped_line
 from takeback.workflows.stale import report_data, report_lines, stale
-from takeback.workflows.tool import NOTHING, list_lines, meant, owner, pretty, printable, skipped_line
 from takeback.workflows.wake import wake as wake_all
+from takeback.workspace.locate import find_root
 
 CHILD_FAILED = 4
 FIRST_MIN = 1
@@ -70,10 +71,10 @@ _owner = click.option(
 
 
 def _checkpoints() -> Checkpoints:
-    return Checkpoints(str(find_root(".", Registry(config.state_home()))))
+    return Checkpoints(str(find_root(".", Registry(environment.state_home()))))
 
 
-def _show(session: Session, record: dict[str, Any]) -> None:
+def _show(session: CommandContext, record: dict[str, Any]) -> None:
     if session.json:
         return session.data({"checkpoint": record})
     session.line(pretty(record))
@@ -95,7 +96,7 @@ def command() -> None:
 @command.command("init", cls=TakebackCommand)
 @click.option("--remove", is_flag=True, help="Take the section out again")
 @click.pass_obj
-def init(session: Session, remove: bool) -> None:
+def init(session: CommandContext, remove: bool) -> None:
     """Tell agents of workflows, in AGENTS.md and CLAUDE.md
 
     A section on what to do at a start comes into AGENTS.md, and into CLAUDE.md where there is one. All other text
@@ -104,7 +105,7 @@ def init(session: Session, remove: bool) -> None:
     """
     name = f"takeback workflow init{' --remove' * remove}"
     done, action = "removed" if remove else "written", ""
-    root = find_root(".", Registry(config.state_home()))
+    root = find_root(".", Registry(environment.state_home()))
     out = {} if remove else leading_out(root)
     links = [f"{name} leads to {real}, which is not in this project" for name, real in out.items()]
     first, second = FILES
@@ -147,7 +148,7 @@ def init(session: Session, remove: bool) -> None:
 )
 @click.pass_obj
 def start(
-    session: Session,
+    session: CommandContext,
     /,
     id: str,
     idempotency: str | None,
@@ -174,7 +175,7 @@ def start(
 @click.option("--notes", help="For whoever goes on; no secrets")
 @_owner
 @click.pass_obj
-def update(session: Session, /, id: str | None, owner_pid: int | None, **rest: Any) -> None:
+def update(session: CommandContext, /, id: str | None, owner_pid: int | None, **rest: Any) -> None:
     """Write down how far it is, and renew the lease
 
     Without --workflow the one is meant that this session holds, or the only one that is unfinished.
@@ -193,7 +194,7 @@ def update(session: Session, /, id: str | None, owner_pid: int | None, **rest: A
 @click.option("--steal-lock", is_flag=True, help="Take it even from a process that lives, if none is free")
 @click.pass_obj
 def resume(
-    session: Session, id: str | None, agent: str | None, owner_pid: int | None, steal_lock: bool
+    session: CommandContext, id: str | None, agent: str | None, owner_pid: int | None, steal_lock: bool
 ) -> None:
     """Take over an unfinished workflow that nobody holds
 
@@ -213,7 +214,7 @@ def resume(
 @_owner
 @click.option("--force", is_flag=True, help="End it although steps were never done; they stay in the file")
 @click.pass_obj
-def complete(session: Session, id: str | None, owner_pid: int | None, force: bool) -> None:
+def complete(session: CommandContext, id: str | None, owner_pid: int | None, force: bool) -> None:
     """Say that it is done, and release the lock
 
     At the last step, that step is done with it; where other steps were never done it is refused. The file stays until
@@ -229,7 +230,7 @@ def complete(session: Session, id: str | None, owner_pid: int | None, force: boo
 
 @command.command("list", cls=TakebackCommand)
 @click.pass_obj
-def list_all(session: Session) -> None:
+def list_all(session: CommandContext) -> None:
     """List every workflow; a bad file is a line `INVALID name reason`"""
     with _checkpoints() as checkpoints:
         if session.json:
@@ -259,7 +260,7 @@ def list_all(session: Session) -> None:
 @click.option("--log", metavar="FILE", help="Also add what was found to this file, one line a look")
 @click.pass_obj
 @click.pass_context
-def check(ctx: click.Context, session: Session, stale_min: float, log: str | None) -> None:
+def check(ctx: click.Context, session: CommandContext, stale_min: float, log: str | None) -> None:
     """Name unfinished workflows that are stale
 
     Prints OK and exits with 0, or ALERT and exits with 1.
@@ -279,7 +280,7 @@ def check(ctx: click.Context, session: Session, stale_min: float, log: str | Non
 @command.command("prune", cls=TakebackCommand)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done")
 @click.pass_obj
-def prune(session: Session, dry_run: bool) -> None:
+def prune(session: CommandContext, dry_run: bool) -> None:
     """Clean up what has expired and is held by nobody
 
     Unfinished work is set aside for 30 more days before it goes. A file that cannot be read is never touched.
@@ -311,7 +312,7 @@ def prune(session: Session, dry_run: bool) -> None:
 @click.pass_context
 def wake(
     ctx: click.Context,
-    session: Session,
+    session: CommandContext,
     /,
     agent: str | None,
     words: tuple[str, ...],
@@ -344,7 +345,7 @@ def wake(
 
 
 def _install_wake(
-    session: Session,
+    session: CommandContext,
     agent: str | None,
     words: tuple[str, ...],
     scheduler: str,
@@ -360,7 +361,7 @@ def _install_wake(
         kind,
         ["workflow", "wake", *chosen, "--", *absolute(words)],
         every_min,
-        path=config.search_path(),
+        path=environment.search_path(),
         first_min=FIRST_MIN,
     )
     texts = texts_of(made)
@@ -382,7 +383,7 @@ def _install_wake(
         session.line(line)
 
 
-def _remove_wake(session: Session) -> None:
+def _remove_wake(session: CommandContext) -> None:
     found = _wakes()
     for made in found:
         made.remove()

@@ -12,22 +12,22 @@ from typing import Any
 
 import msgspec
 
-from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Did, Mark
 from takeback.core.redact import redact
 from takeback.core.rollback import Do
 from takeback.core.values import said
 from takeback.errors import BackendError, CorruptionError
-from takeback.ports import Latest, Swap, Swapped, Traits
+from takeback.ports.resource import Latest, Swap, Swapped, Traits
 from takeback.resources.calls import handlers
+from takeback.system import crash_points
 
 RESOURCE = "calls"
 TRIES = 3
 PAUSE_S = 0.1
 
-UNDOING = faults.crash_point("call-undoing")
-UNDONE = faults.crash_point("call-undone")
+UNDOING = crash_points.crash_point("call-undoing")
+UNDONE = crash_points.crash_point("call-undone")
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Call(msgspec.Struct, frozen=True):
     result: Any = None
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownCall(msgspec.Struct, frozen=True):
     """A recorded call, with the names of its handlers."""
 
     call: Call
@@ -56,7 +56,7 @@ class Calls:
     name = RESOURCE
     traits = Traits(exact=False, detects_drift=True, external=True)
 
-    def __init__(self, latest: Latest, known: Callable[[str], Known]) -> None:
+    def __init__(self, latest: Latest, known: Callable[[str], KnownCall]) -> None:
         self._latest = latest
         self._known = known
 
@@ -109,23 +109,23 @@ class Calls:
         return undone(swap, known)
 
 
-def undone(swap: Swap, known: Known) -> Swapped:
+def undone(swap: Swap, known: KnownCall) -> Swapped:
     """Take a call back with its undo handler, and look."""
     try:
         if known.check and look(known) is ABSENT:
             return Swapped(swap.target, Did.ALREADY, ABSENT, verified=True)
     except BackendError:
         pass  # asked again below, where it counts
-    faults.reach(UNDOING)
+    crash_points.reach(UNDOING)
     try:
         _patiently(known.undo, known.call)
     except BackendError as error:
         return Swapped(swap.target, Did.FAILED, swap.present, verified=False, why=error.message)
-    faults.reach(UNDONE)
+    crash_points.reach(UNDONE)
     return _verdict(swap, known)
 
 
-def _verdict(swap: Swap, known: Known) -> Swapped:
+def _verdict(swap: Swap, known: KnownCall) -> Swapped:
     if not known.check:
         why = "it has no check, so nobody could look"
         return Swapped(swap.target, Did.COMPENSATED, ABSENT, verified=False, why=why)
@@ -143,7 +143,7 @@ def _lost(error: CorruptionError) -> str:
     return f"what it was given, or gave, is lost, so no handler can be asked: {error.message}"
 
 
-def look(known: Known) -> Any:
+def look(known: KnownCall) -> Any:
     """Ask the check of a call: what the call gave, if the world has it; else ABSENT."""
     if not known.check:
         return known.call.result
@@ -156,7 +156,7 @@ def look(known: Known) -> Any:
     return ABSENT if isinstance(found, Version) and not found else found
 
 
-def _can_tell(known: Known) -> bool:
+def _can_tell(known: KnownCall) -> bool:
     try:
         return bool(known.check) and look(known) is not ABSENT
     except BackendError:

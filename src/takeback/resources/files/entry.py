@@ -37,7 +37,7 @@ KEPT_ATTRIBUTES = (b"user.", b"system.posix_acl_", b"security.capability")
 """Attributes that are part of a version. What a program may do is one of them: a copy of it may not."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One path as it was.
 
     `content` is the name of a file's content, a link's text, or the name of a folder's node. `group` is the first
@@ -73,13 +73,13 @@ def kind_of(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), OPAQUE)
 
 
-def version_of(entry: Entry | None) -> Version:
+def version_of(entry: FileEntry | None) -> Version:
     """An entry as the journal keeps it."""
     return ABSENT if entry is None else _version(entry)
 
 
 @lru_cache(maxsize=VERSIONS_KEPT)
-def _version(entry: Entry) -> Version:
+def _version(entry: FileEntry) -> Version:
     data: list[Any] = [entry.kind, entry.mode, entry.uid, entry.gid, entry.mtime_ns, entry.size]
     data.append("" if entry.kind == FOLDER else entry.content.hex())
     if entry.xattrs or entry.group or entry.sparse:
@@ -89,13 +89,13 @@ def _version(entry: Entry) -> Version:
     return Version(entry.id, entry.stamp, data)
 
 
-def entry_of(version: Version) -> Entry | None:
+def entry_of(version: Version) -> FileEntry | None:
     """The entry that `version_of` wrote down."""
     if not version:
         return None
     kind, mode, uid, gid, mtime_ns, size, content, *more = version.data
     xattrs, group, sparse = more or ((), "", False)
-    return Entry(
+    return FileEntry(
         kind,
         mode,
         uid,
@@ -124,7 +124,7 @@ def path_of_target(target: Target) -> bytes:
     return b"" if path == b"." else path
 
 
-def change_of(path: bytes, before: Entry | None, after: Entry | None) -> Change:
+def change_of(path: bytes, before: FileEntry | None, after: FileEntry | None) -> Change:
     return Change(target_of(path), version_of(before), version_of(after))
 
 
@@ -138,7 +138,7 @@ def split(path: bytes) -> tuple[bytes, bytes]:
     return folder, name
 
 
-class Key(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StatKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What tells that a path was not touched since it was read."""
 
     ino: int
@@ -150,8 +150,8 @@ class Key(msgspec.Struct, frozen=True, array_like=True, gc=False):
     nlink: int = 1
 
 
-def key_of(found: os.stat_result) -> Key:
-    return Key(
+def key_of(found: os.stat_result) -> StatKey:
+    return StatKey(
         found.st_ino,
         found.st_size,
         found.st_mtime_ns,
@@ -160,3 +160,7 @@ def key_of(found: os.stat_result) -> Key:
         found.st_dev,
         found.st_nlink,
     )
+
+
+def depth(path: bytes) -> int:
+    return path.count(b"/") + 1 if path else 0

@@ -10,23 +10,21 @@ from typing import TypeVar
 
 import msgspec
 
-from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import CorruptionError, NoRoom
-from takeback.ports import BlobStore, Contents, Finding, Progress, Swap, Swapped, Traits
-from takeback.resources.files import deltas
-from takeback.resources.files.capture import Capture
-from takeback.resources.files.claims import Claims
-from takeback.resources.files.doors import Doors
+from takeback.ports.content import BlobStore, Contents
+from takeback.ports.journal import Finding
+from takeback.ports.progress import Progress
+from takeback.ports.resource import Swap, Swapped, Traits
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
     LINK,
     OPAQUE,
-    Entry,
+    FileEntry,
     change_of,
     entry_of,
     join,
@@ -34,24 +32,27 @@ from takeback.resources.files.entry import (
     split,
     version_of,
 )
-from takeback.resources.files.exclude import WORKFLOW_RULE
-from takeback.resources.files.foresight import foresee, merge_files
-from takeback.resources.files.links import File, Standing
-from takeback.resources.files.observer import Observer
-from takeback.resources.files.place import Place
-from takeback.resources.files.proof import unlike
-from takeback.resources.files.rescue import Rescued, calm, rescue
-from takeback.resources.files.restore import Restorer
-from takeback.resources.files.room import RESERVE_BYTES, Frugal, Reserve
-from takeback.resources.files.tree import entry_in
-from takeback.resources.files.work import Work
+from takeback.resources.files.look.capture import Capture
+from takeback.resources.files.look.claims import Claims
+from takeback.resources.files.look.closed_folders import Doors
+from takeback.resources.files.look.exclude import WORKFLOW_RULE
+from takeback.resources.files.look.observer import TreeObserver
+from takeback.resources.files.look.proof import unlike
+from takeback.resources.files.put_back.foresight import foresee, merge_files
+from takeback.resources.files.put_back.rescue import Rescued, calm, rescue
+from takeback.resources.files.put_back.restore import File, FileRestorer, PathRestore, Standing
+from takeback.resources.files.put_back.room import RESERVE_BYTES, Frugal, Reserve
+from takeback.resources.files.tree import deltas
+from takeback.resources.files.tree.tree import entry_in
+from takeback.system import crash_points
+from takeback.system.beneath import RootFolder
 
 NODES_KEPT = 4096
 NODE_PACKED_FROM_BYTES = 1024
 
 T = TypeVar("T")
 
-MARKED = faults.crash_point("files-marked")
+MARKED = crash_points.crash_point("files-marked")
 
 
 class Files:
@@ -62,7 +63,7 @@ class Files:
 
     def __init__(
         self,
-        root: Path | Place,
+        root: Path | RootFolder,
         state: Path,
         blobs: BlobStore,
         contents: Contents,
@@ -79,7 +80,7 @@ class Files:
         """`reserve` is what is given up where the disk is full."""
         self._reserve = reserve
         self._frugal: Frugal | None = None
-        self._place = place = root if isinstance(root, Place) else Place(root)
+        self._place = place = root if isinstance(root, RootFolder) else RootFolder(root)
         self._blobs = blobs
         self._contents = contents
         self._progress = progress
@@ -89,7 +90,7 @@ class Files:
         self._excluded = excluded
         self._nodes: OrderedDict[bytes, bytes] = OrderedDict()
         self._doors = doors = Doors(place, state / "doors")
-        self._observer = Observer(
+        self._observer = TreeObserver(
             place,
             doors,
             state / "files.index",
@@ -110,7 +111,7 @@ class Files:
         """Look at the world, and keep it."""
         self._doors.recover()
         evidence = self._looked(self._look_and_keep)
-        faults.reach(MARKED)
+        crash_points.reach(MARKED)
         stated = (*self._stated, *self._claimed(), *self._observer.stated)
         return Mark(self.name, state_of(self._observer.tree), evidence, stated)
 
@@ -181,7 +182,7 @@ class Files:
         sizes = [row.entry.size for folder in folders for row in folder.files.values()]
         return len(sizes), sum(sizes)
 
-    def entries(self) -> Iterator[tuple[bytes, Entry]]:
+    def entries(self) -> Iterator[tuple[bytes, FileEntry]]:
         """Every path that is known, but for the root."""
         for path, folder in self._observer.known.walk():
             if path:
@@ -270,7 +271,7 @@ class Files:
         # all the same, for each exchange looks at what came out.
         self._look_again(path_of_target(swap.target) for swap in swaps)
         results: dict[Target, Swapped] = {}
-        works: dict[Target, Work] = {}
+        works: dict[Target, PathRestore] = {}
         for swap in swaps:
             target, path = swap.target, path_of_target(swap.target)
             entry, goal = entry_in(self._observer.known, path), entry_of(swap.goal)
@@ -290,7 +291,7 @@ class Files:
                 or rescued.is_half_done(entry_of(swap.present), entry, goal)
                 or (swap.shares_place and not swap.present and _is_empty(entry))
             ):
-                works[target] = Work(path, entry, goal, self._observer.key(path))
+                works[target] = PathRestore(path, entry, goal, self._observer.key(path))
             else:
                 why = "it was changed since the plan was made"
                 results[target] = Swapped(target, Did.CONFLICT, present, True, why)
@@ -310,9 +311,9 @@ class Files:
             results[target] = msgspec.structs.replace(results[target], why=results[target].why or why)
         return [results[swap.target] for swap in swaps]
 
-    def _restore(self, works: list[Work], rollback: str) -> None:
+    def _restore(self, works: list[PathRestore], rollback: str) -> None:
         others = self._standing(works)
-        Restorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(works)
+        FileRestorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(works)
 
     def _rescue(self, swaps: Sequence[Swap], rollback: str) -> Rescued:
         """What an earlier attempt left behind, before the folders that it had opened are closed again."""
@@ -324,7 +325,7 @@ class Files:
         finally:
             self._doors.recover()
 
-    def _standing(self, works: Sequence[Work]) -> Standing:
+    def _standing(self, works: Sequence[PathRestore]) -> Standing:
         """Names of files with several of them that are not being put back."""
         wanted = {work.goal.group: work.goal.id for work in works if work.goal}
         moving = {work.path for work in works}
@@ -338,7 +339,7 @@ class Files:
         return Standing(paths, files)
 
     def _verified(
-        self, works: Mapping[Target, Work], goals: Mapping[Target, Version]
+        self, works: Mapping[Target, PathRestore], goals: Mapping[Target, Version]
     ) -> dict[Target, Swapped]:
         """Read every path again, from the disk, and compare it with what was promised."""
         self._look_again(work.path for work in works.values())
@@ -376,7 +377,7 @@ def file_text(contents: Contents, version: Version) -> bytes | None:
     return entry.content if entry.kind == LINK else contents.read(entry.content, entry.size)
 
 
-def _is_empty(entry: Entry | None) -> bool:
+def _is_empty(entry: FileEntry | None) -> bool:
     return entry is not None and entry.kind == FILE and not entry.size
 
 
@@ -396,7 +397,7 @@ _WORDS = {"kind": "kind", "mode": "mode", "uid": "owner", "gid": "group owner", 
 }
 
 
-def _difference(now: Entry | None, goal: Entry | None) -> str:
+def _difference(now: FileEntry | None, goal: FileEntry | None) -> str:
     """What is still not as it was, in words."""
     if now is None or goal is None:
         return "it is gone" if now is None else "it is still there"

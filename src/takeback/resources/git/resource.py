@@ -12,24 +12,30 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import ContentGone, CorruptionError, TakebackError
-from takeback.ports import BlobStore, Contents, Finding, Progress, Shelf, Swap, Swapped, Traits
-from takeback.resources.git import entry, locks, manifest, merging, needs, place, pushes, stores, words
-from takeback.resources.git.index_file import HASH_BYTES
-from takeback.resources.git.manifest import Manifest
-from takeback.resources.git.mirror import Mirror
-from takeback.resources.git.needs import Needs
-from takeback.resources.git.objects import named_by, objects_of
-from takeback.resources.git.observer import Observer
-from takeback.resources.git.reader import owner
-from takeback.resources.git.restore import Restorer, Work, left, remove_above
-from takeback.resources.git.travel import Travel, fetch_all
+from takeback.ports.content import BlobStore, Contents, Shelf
+from takeback.ports.journal import Finding
+from takeback.ports.progress import Progress
+from takeback.ports.resource import Swap, Swapped, Traits
+from takeback.resources.git import entry, words
+from takeback.resources.git.format import locks, place
+from takeback.resources.git.format.index_file import HASH_BYTES
+from takeback.resources.git.format.objects import named_by, objects_of
+from takeback.resources.git.look import manifest
+from takeback.resources.git.look.manifest import Manifest
+from takeback.resources.git.look.observer import RepositoryObserver
+from takeback.resources.git.look.reader import owner
+from takeback.resources.git.mirror.mirror import Mirror
+from takeback.resources.git.mirror.travel import Travel, fetch_all
+from takeback.resources.git.put_back import lost_objects, merging, needs, pushes
+from takeback.resources.git.put_back.needs import Needs
+from takeback.resources.git.put_back.restore import GitRestorer, TargetRestore, left, remove_above
+from takeback.system import crash_points
 
-MARKED = faults.crash_point("git-marked")
+MARKED = crash_points.crash_point("git-marked")
 COUNTED_MAX = 64
 DAY_NS = 86_400_000_000_000
 
@@ -60,7 +66,9 @@ class Git:
         self._keep_days = keep_days
         self._progress = progress
         self._shelf = shelf
-        self._observer = Observer(root, state / "git.index", blobs, contents, generation, self._losses)
+        self._observer = RepositoryObserver(
+            root, state / "git.index", blobs, contents, generation, self._losses
+        )
         self._generation = generation
         self._mirrors: dict[bytes, Mirror] = {}
         self._mirrored = 0
@@ -79,7 +87,7 @@ class Git:
         self._counted.clear()
         with self._kept_or_forgotten():
             self._observer.look()
-        faults.reach(MARKED)
+        crash_points.reach(MARKED)
         return Mark(self.name, f"b3:{self._observer.state.hex()}", "a scan", self._stated())
 
     @contextmanager
@@ -243,7 +251,7 @@ class Git:
                 found[swap.target] = (Do.CONFLICT, why)
             elif self._stays_with(swap, kept):
                 found[swap.target] = (Do.KEEP, "it goes with a branch that stays")
-        found |= stores.foresee([swap for swap in swaps if swap.target not in found], self._contents)
+        found |= lost_objects.foresee([swap for swap in swaps if swap.target not in found], self._contents)
         return found | pushes.foresee(swaps, self._observer, self._contents)
 
     def _is_another(self, swaps: Sequence[Swap]) -> bool:
@@ -277,22 +285,22 @@ class Git:
         locks.free(self._observer.place.root, paths)
         now = self.read(swap.target for swap in swaps)
         results: dict[Target, Swapped] = {}
-        works: dict[Target, Work] = {}
-        removed: list[Work] = []
+        works: dict[Target, TargetRestore] = {}
+        removed: list[TargetRestore] = []
         for swap in swaps:
             target, present = swap.target, now[swap.target]
             if self._is_at(present, swap.goal):
                 results[target] = Swapped(target, _did(swap.goal), present, True)
                 if again and not swap.goal:
-                    removed.append(Work(entry.name_of(target), swap.present, swap.goal, Did.REMOVED))
+                    removed.append(TargetRestore(entry.name_of(target), swap.present, swap.goal, Did.REMOVED))
             elif present == swap.present or again:
-                works[target] = Work(entry.name_of(target), swap.present, swap.goal)
+                works[target] = TargetRestore(entry.name_of(target), swap.present, swap.goal)
             else:
                 why = "it was changed since the plan was made"
                 results[target] = Swapped(target, Did.CONFLICT, present, True, why)
         self._fill(works.values())
         self._bring_back(list(works.values()))
-        restorer = Restorer(self._observer.reader, self._contents, again=again)
+        restorer = GitRestorer(self._observer.reader, self._contents, again=again)
         restorer.run([w for w in works.values() if w.did is None and w.kind != entry.OBJECTS])
         # Of what was removed before a kill, empty folders may be left.
         restorer.tidy(removed)
@@ -302,14 +310,16 @@ class Git:
         return [results[swap.target] for swap in swaps]
 
     def _is_at(self, now: Version, goal: Version) -> bool:
-        return now.alike(goal) or stores.is_at(self._contents, now, goal)
+        return now.alike(goal) or lost_objects.is_at(self._contents, now, goal)
 
-    def _fill(self, works: Iterable[Work]) -> None:
+    def _fill(self, works: Iterable[TargetRestore]) -> None:
         """Bring lost objects back, also those to which nothing leads."""
         for work in works:
             if work.kind == entry.OBJECTS and work.goal:
                 prefix = work.name[: -len(b"objects")]
-                stores.fill(work, self._observer.place.path(work.name), self._needs(prefix), self._contents)
+                lost_objects.fill(
+                    work, self._observer.place.path(work.name), self._needs(prefix), self._contents
+                )
 
     def _lock_paths(self, name: bytes) -> list[bytes]:
         """The files whose locks a target may need."""
@@ -324,9 +334,9 @@ class Git:
         prefixes = {entry.prefix_of(v) for v in versions if entry.kind_of(v) in (entry.REF, entry.LOG)}
         return [self._observer.place.path(prefix + b"packed-refs") for prefix in prefixes]
 
-    def _bring_back(self, works: Sequence[Work]) -> None:
+    def _bring_back(self, works: Sequence[TargetRestore]) -> None:
         """Objects first: a ref never points to what is not there."""
-        wanted: dict[bytes, dict[str, list[Work]]] = {}
+        wanted: dict[bytes, dict[str, list[TargetRestore]]] = {}
         for work in works:
             prefix, names = objects_of(work.name, work.goal, self._observer.place, self._contents)
             for name in names:
@@ -345,7 +355,7 @@ class Git:
                     if _must_be_whole(work):
                         work.did, work.why = Did.FAILED, why
 
-    def _remove_repositories(self, works: Iterable[Work]) -> None:
+    def _remove_repositories(self, works: Iterable[TargetRestore]) -> None:
         """Where a repository itself was taken back, its objects go too; they are kept, for a redo."""
         for work in works:
             if work.did is Did.REMOVED and work.is_head:
@@ -353,7 +363,7 @@ class Git:
                 folder = self._observer.place.path(prefix)
                 if (
                     prefix == owner(prefix)
-                    and stores.only_objects(folder)
+                    and lost_objects.only_objects(folder)
                     and not self._observer.reader.packed(prefix)
                 ):
                     mirror = self._mirror(prefix)
@@ -364,7 +374,7 @@ class Git:
                 locks.remove_empty(folder.rstrip(b"/"))
                 remove_above(self._observer.place, prefix.rstrip(b"/"))
 
-    def _verified(self, works: Mapping[Target, Work]) -> dict[Target, Swapped]:
+    def _verified(self, works: Mapping[Target, TargetRestore]) -> dict[Target, Swapped]:
         """Look at the repository again, and compare it with what was promised."""
         now = self.read(works)
         results = {}
@@ -372,7 +382,7 @@ class Git:
             did, why = work.did or Did.FAILED, work.why
             if work.kind == entry.OBJECTS and not work.goal:
                 # They went with their repository, if that did.
-                did, why = (Did.KEPT, stores.STAY) if now[target] else (Did.REMOVED, "")
+                did, why = (Did.KEPT, lost_objects.STAY) if now[target] else (Did.REMOVED, "")
             promised = did in (Did.RESTORED, Did.REMOVED)
             verified = self._is_at(now[target], work.goal) if promised else did is not Did.FAILED
             if promised and not verified:
@@ -383,7 +393,7 @@ class Git:
         return results
 
 
-def _must_be_whole(work: Work) -> bool:
+def _must_be_whole(work: TargetRestore) -> bool:
     """What git could not do without: a log may name what was pruned long ago."""
     return work.kind in (entry.REF, entry.STASH, entry.INDEX)
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 
 from takeback.core.change import Change, Version
-from takeback.resources.git import entry, refs
+from takeback.resources.git import entry
+from takeback.resources.git.format import refs
 
 Apart = Callable[[Change, str, str], tuple[int, int] | None]
 """How many commits each of two has that the other does not, in the repository of a change; None if nobody knows."""

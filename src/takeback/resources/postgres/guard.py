@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from takeback.errors import FormatTooNew, RefusedError, UsageError
-from takeback.resources.postgres import link
-from takeback.resources.postgres.link import LOCK_MS, one, rows, run, translated
+from takeback.resources.postgres import connection
+from takeback.resources.postgres.connection import LOCK_MS, one, rows, run, translated
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,7 +39,7 @@ class Guarded(msgspec.Struct, frozen=True):
 
 def install(dsn: str, schemas: Sequence[str]) -> Guarded:
     """Guard these schemas, too. What is guarded already stays so, with the tables that have come since."""
-    with translated(dsn, "nothing was changed there"), link.connect(dsn) as db:
+    with translated(dsn, "nothing was changed there"), connection.connect(dsn) as db:
         run(db, f"SET LOCAL lock_timeout = {LOCK_MS}")
         found = find(db)
         wanted = tuple(dict.fromkeys([*(found.schemas if found else ()), *schemas]))
@@ -55,13 +55,13 @@ def install(dsn: str, schemas: Sequence[str]) -> Guarded:
 
 def status(dsn: str) -> Guarded | None:
     """What is under guard; nothing where there is no guard."""
-    with translated(dsn, "nothing was changed there"), link.connect(dsn) as db:
+    with translated(dsn, "nothing was changed there"), connection.connect(dsn) as db:
         return _state(db) if find(db) else None
 
 
 def remove(dsn: str) -> bool:
     """Take the guard out, with all that it kept; gives whether there was one."""
-    with translated(dsn, "nothing was changed there"), link.connect(dsn) as db:
+    with translated(dsn, "nothing was changed there"), connection.connect(dsn) as db:
         run(db, f"SET LOCAL lock_timeout = {LOCK_MS}")
         found = find(db)
         if found is None:
@@ -80,7 +80,7 @@ def remove(dsn: str) -> bool:
 
 def prune(dsn: str, days: int) -> int:
     """Let go of rows that were set aside longer ago; gives how many. That they were there stays known."""
-    with translated(dsn, "nothing was changed there"), link.connect(dsn) as db:
+    with translated(dsn, "nothing was changed there"), connection.connect(dsn) as db:
         return run(
             db,
             "WITH old AS (UPDATE takeback.statement SET op = 'pruned', lines = 0 "
@@ -90,7 +90,7 @@ def prune(dsn: str, days: int) -> int:
         )
 
 
-class Found(msgspec.Struct, frozen=True):
+class GuardState(msgspec.Struct, frozen=True):
     """The guard of a database."""
 
     id: str
@@ -98,7 +98,7 @@ class Found(msgspec.Struct, frozen=True):
     sees_ddl: bool
 
 
-def find(db: psycopg.Connection[link.Row]) -> Found | None:
+def find(db: psycopg.Connection[connection.Row]) -> GuardState | None:
     """The guard of the database that this connection is for."""
     if one(db, "SELECT to_regclass('takeback.guard')") is None:
         if one(db, "SELECT to_regnamespace('takeback')") is not None:
@@ -114,10 +114,10 @@ def find(db: psycopg.Connection[link.Row]) -> Found | None:
             "that database is guarded by a newer Takeback; nothing was changed there",
             hint="install a newer Takeback here",
         )
-    return Found(id, tuple(schemas), sees_ddl)
+    return GuardState(id, tuple(schemas), sees_ddl)
 
 
-def _require_schemas(db: psycopg.Connection[link.Row], schemas: Sequence[str]) -> None:
+def _require_schemas(db: psycopg.Connection[connection.Row], schemas: Sequence[str]) -> None:
     for name in schemas:
         if name.startswith("pg_") or name in ("information_schema", "takeback"):
             raise UsageError(f"the schema {name} belongs to the server, or to us, and is not guarded")
@@ -125,14 +125,14 @@ def _require_schemas(db: psycopg.Connection[link.Row], schemas: Sequence[str]) -
             raise UsageError(f"there is no schema {name} in that database; nothing was changed there")
 
 
-def _require_rights(db: psycopg.Connection[link.Row]) -> None:
+def _require_rights(db: psycopg.Connection[connection.Row]) -> None:
     """Without this right nothing could be taken back later, so it is asked for before anything is captured."""
     run(db, "SAVEPOINT rights")
     run(db, "SET LOCAL session_replication_role = replica")
     run(db, "ROLLBACK TO SAVEPOINT rights")
 
 
-def _make(db: psycopg.Connection[link.Row]) -> None:
+def _make(db: psycopg.Connection[connection.Row]) -> None:
     is_super = bool(one(db, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"))
     run(db, "SET LOCAL check_function_bodies = off")
     for script in SCRIPTS:
@@ -150,7 +150,7 @@ def _text(script: str) -> str:
     return (Path(__file__).parent / script).read_text(encoding="utf-8")
 
 
-def _state(db: psycopg.Connection[link.Row]) -> Guarded:
+def _state(db: psycopg.Connection[connection.Row]) -> Guarded:
     found = find(db)
     assert found is not None
     tables = rows(

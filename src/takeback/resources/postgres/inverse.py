@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from takeback.core.rollback import OnConflict
-from takeback.resources.postgres import steps, unique
-from takeback.resources.postgres.link import one, rows, run
+from takeback.resources.postgres import inverse_queries, triggers
+from takeback.resources.postgres.connection import one, rows, run
 
 if TYPE_CHECKING:
     import psycopg
@@ -43,7 +43,7 @@ SETTINGS = (
 NAMED = 3
 
 
-class Table(msgspec.Struct, frozen=True):
+class PostgresTable(msgspec.Struct, frozen=True):
     """A table as it is now. Names are quoted by the server."""
 
     oid: int
@@ -71,7 +71,7 @@ class Table(msgspec.Struct, frozen=True):
         return " AND ".join(f"{a}.{key} = {b}.k{n}" for n, key in enumerate(self.keys))
 
 
-class Reference(NamedTuple):
+class ForeignKey(NamedTuple):
     """A foreign key: rows of `child` name rows of `parent`. `called` is the other one of the two."""
 
     child: str
@@ -93,7 +93,7 @@ class Trouble(msgspec.Struct, frozen=True):
     """Whether even overwriting is no way out: others refer to it."""
 
 
-class Found(msgspec.Struct):
+class InverseResult(msgspec.Struct):
     """What came of an inverse."""
 
     troubles: list[Trouble] = []
@@ -103,7 +103,7 @@ class Found(msgspec.Struct):
     counts: dict[str, dict[str, list[int]]] = {}
     """For each action and table, how many rows of it were taken back: added ones, changed ones, removed ones."""
 
-    def add(self, other: Found) -> None:
+    def add(self, other: InverseResult) -> None:
         self.troubles += other.troubles
         self.applied += other.applied
         self.touched |= other.touched
@@ -114,16 +114,16 @@ class Found(msgspec.Struct):
 class Inverse:
     """The inverse of some captured statements, within an open transaction."""
 
-    def __init__(self, link: Link, tables: Sequence[Table], selected: Sequence[str]) -> None:
+    def __init__(self, link: Link, tables: Sequence[PostgresTable], selected: Sequence[str]) -> None:
         self._link = link
         self._selected = list(selected)
         self.tables = list(tables)
-        self.found = Found()
+        self.found = InverseResult()
 
-    def apply(self, choice: OnConflict) -> Found:
+    def apply(self, choice: OnConflict) -> InverseResult:
         """Put back what was there first, row by row as far as possible; `keep` leaves the rest as it is."""
         for table in self.tables:
-            run(self._link, steps.gather(table))
+            run(self._link, inverse_queries.gather(table))
             run(self._link, f"ANALYZE {table.work}")
         for table in self.tables:
             self.found.troubles += self._conflicts(table)
@@ -155,31 +155,31 @@ class Inverse:
             run(self._link, "RELEASE SAVEPOINT written")
             run(self._link, "SAVEPOINT written")
         for table in self.tables:
-            for action, *counts in rows(self._link, steps.count(table)):
+            for action, *counts in rows(self._link, inverse_queries.count(table)):
                 self.found.applied += sum(counts)
                 self.found.touched.add(action)
                 self.found.counts.setdefault(action, {})[table.called] = counts
 
     def _write(self) -> None:
         for table in self.tables:
-            run(self._link, steps.remove(table))
+            run(self._link, inverse_queries.remove(table))
         for table in self.tables:
-            run(self._link, steps.insert(table))
+            run(self._link, inverse_queries.insert(table))
 
     # What stands in the way
 
-    def _conflicts(self, table: Table) -> list[Trouble]:
+    def _conflicts(self, table: PostgresTable) -> list[Trouble]:
         found = rows(
             self._link,
-            f"SELECT {steps.key(table, 'w')}, action, now, {'after' if table.keys else 'data'} FROM {table.work} w "
-            "WHERE state = 'conflict' ORDER BY n",
+            f"SELECT {inverse_queries.key(table, 'w')}, action, now, {'after' if table.keys else 'data'} "
+            f"FROM {table.work} w WHERE state = 'conflict' ORDER BY n",
         )
         return [
             Trouble(action, table.called, key, self._who(table, now, was, shown=place < NAMED))
             for place, (key, action, now, was) in enumerate(found)
         ]
 
-    def _who(self, table: Table, now: str | None, was: str | None, *, shown: bool) -> str:
+    def _who(self, table: PostgresTable, now: str | None, was: str | None, *, shown: bool) -> str:
         """Who made a row what it is now, or took it away, as far as anybody wrote it down."""
         other = shown and one(
             self._link,
@@ -191,15 +191,15 @@ class Inverse:
         who = str(other).rpartition(":")[2] if other else "somebody else"
         return f"removed by {who} since" if now is None else f"changed by {who} since"
 
-    def _broken(self, table: Table) -> Iterator[tuple[int, str]]:
+    def _broken(self, table: PostgresTable) -> Iterator[tuple[int, str]]:
         """Rows that are not as they should be, or whose references do not hold."""
-        for (n,) in rows(self._link, steps.missing(table)):
+        for (n,) in rows(self._link, inverse_queries.missing(table)):
             yield n, "another row has its place, by a unique value"
-        yield from unique.doubled(self._link, table)
+        yield from triggers.doubled(self._link, table)
         for fk in rows(self._link, REFERENCES, [table.oid, table.oid]):
-            yield from self._dangling(table, Reference(*fk))
+            yield from self._dangling(table, ForeignKey(*fk))
 
-    def _dangling(self, table: Table, reference: Reference) -> Iterator[tuple[int, str]]:
+    def _dangling(self, table: PostgresTable, reference: ForeignKey) -> Iterator[tuple[int, str]]:
         child, parent, mine, theirs, called, is_child = reference
         same = " AND ".join(f"p.{b} = c.{a}" for a, b in zip(mine, theirs, strict=True))
         given = " AND ".join(f"c.{a} IS NOT NULL" for a in mine)
@@ -222,17 +222,19 @@ class Inverse:
             for (n,) in rows(self._link, f"SELECT DISTINCT o.n FROM {there} WHERE {lost}"):
                 yield n, f"a row of {called} refers to it"
 
-    def _trouble(self, table: Table, n: int, why: str, *, firm: bool) -> Trouble:
+    def _trouble(self, table: PostgresTable, n: int, why: str, *, firm: bool) -> Trouble:
         if n == 0 or not table.keys:
             action = one(self._link, f"SELECT max(action) FROM {table.work}") or ""
             return Trouble(action, table.called, "", why, firm)
         key, action = rows(
-            self._link, f"SELECT {steps.key(table, 'w')}, action FROM {table.work} w WHERE n = %s", [n]
+            self._link,
+            f"SELECT {inverse_queries.key(table, 'w')}, action FROM {table.work} w WHERE n = %s",
+            [n],
         )[0]
         return Trouble(action, table.called, key, why, firm)
 
 
-def look_up(link: Link, oid: int, statements: list[int]) -> Table:
+def look_up(link: Link, oid: int, statements: list[int]) -> PostgresTable:
     """A table as it is now."""
     quoted, called, written, plain = rows(
         link,
@@ -255,7 +257,7 @@ def look_up(link: Link, oid: int, statements: list[int]) -> Table:
         "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
         [oid],
     )
-    return Table(
+    return PostgresTable(
         oid,
         quoted,
         called,

@@ -14,10 +14,10 @@ from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import BackendError, ConflictError, TakebackError
-from takeback.ports import Swap, Swapped, Traits
-from takeback.resources.postgres import guard, link, undo, words
-from takeback.resources.postgres.link import rows
-from takeback.resources.postgres.places import Place, Places
+from takeback.ports.resource import Swap, Swapped, Traits
+from takeback.resources.postgres import connection, guard, undo, words
+from takeback.resources.postgres.connection import rows
+from takeback.resources.postgres.guarded import GuardedDatabase, GuardedDatabases
 
 if TYPE_CHECKING:
     from takeback.resources.postgres.inverse import Link
@@ -47,7 +47,7 @@ class Postgres:
     name = RESOURCE
     traits = Traits(exact=True, detects_drift=True)
 
-    def __init__(self, places: Places, token: Callable[[str], str]) -> None:
+    def __init__(self, places: GuardedDatabases, token: Callable[[str], str]) -> None:
         """`token` gives the name by which the server knows an action."""
         self._places = places
         self._token = token
@@ -57,7 +57,7 @@ class Postgres:
     def made_by(self, action: str) -> Sequence[Change]:
         return [change for place in self._places.living() if (change := self._made_in(place, action))]
 
-    def _made_in(self, place: Place, action: str) -> Change | None:
+    def _made_in(self, place: GuardedDatabase, action: str) -> Change | None:
         target = Target(RESOURCE, f"{place.name}:{action}")
         try:
             stands = self._standing(place, [action])
@@ -79,7 +79,7 @@ class Postgres:
             now |= {target: standing.get(_action(target), ABSENT) for target in some}
         return now
 
-    def _standing(self, place: Place | None, actions: Sequence[str]) -> dict[str, Version]:
+    def _standing(self, place: GuardedDatabase | None, actions: Sequence[str]) -> dict[str, Version]:
         """What these actions did there, as far as it stands."""
         with self._session(place) as db:
             found = rows(db, _FACTS, [[self._token(action) for action in actions]])
@@ -120,7 +120,7 @@ class Postgres:
                 found[swap.target] = self._foreseen(swap, outcome)
         return found
 
-    def _foreseen(self, swap: Swap, outcome: undo.Outcome) -> tuple[Do, str]:
+    def _foreseen(self, swap: Swap, outcome: undo.UndoOutcome) -> tuple[Do, str]:
         token = self._token(_action(swap.target))
         why = words.stays(outcome.stays.get(token, ()), outcome.others.get(token, ()))
         self._note(swap, outcome)
@@ -130,7 +130,7 @@ class Postgres:
             return Do.RESTORE, ""
         return (Do.MERGE if token in outcome.touched else Do.LEAVE), why
 
-    def _note(self, swap: Swap, outcome: undo.Outcome) -> None:
+    def _note(self, swap: Swap, outcome: undo.UndoOutcome) -> None:
         """Remember what was done where that is not all, to tell no more than that."""
         token = self._token(_action(swap.target))
         self._done.pop(swap.target, None)
@@ -153,7 +153,7 @@ class Postgres:
         return done
 
     def _after_loss(
-        self, place: Place | None, swaps: Sequence[Swap], why: str, *, forth: bool
+        self, place: GuardedDatabase | None, swaps: Sequence[Swap], why: str, *, forth: bool
     ) -> list[Swapped]:
         """The connection broke, perhaps when all was done: only the server can say."""
         try:
@@ -167,7 +167,7 @@ class Postgres:
             *(_not_done(swap, Did.FAILED, why) for swap in swaps if swap not in there),
         ]
 
-    def _at_goal(self, place: Place | None, swaps: Sequence[Swap]) -> list[Swapped]:
+    def _at_goal(self, place: GuardedDatabase | None, swaps: Sequence[Swap]) -> list[Swapped]:
         """What an earlier attempt committed; also then, what it had to leave is said."""
         tokens = {self._token(_action(swap.target)): swap for swap in swaps if not swap.goal}
         with self._session(place) as db:
@@ -185,7 +185,7 @@ class Postgres:
         ]
 
     def _swap(
-        self, place: Place | None, swaps: Sequence[Swap], rollback: str, *, forth: bool
+        self, place: GuardedDatabase | None, swaps: Sequence[Swap], rollback: str, *, forth: bool
     ) -> list[Swapped]:
         standing = self._standing(place, [_action(swap.target) for swap in swaps])
         there = [swap for swap in swaps if bool(standing.get(_action(swap.target))) is forth]
@@ -208,8 +208,8 @@ class Postgres:
         return done
 
     def _carry_out(
-        self, place: Place | None, swaps: Sequence[Swap], rollback: str, *, forth: bool, trial: bool
-    ) -> undo.Outcome:
+        self, place: GuardedDatabase | None, swaps: Sequence[Swap], rollback: str, *, forth: bool, trial: bool
+    ) -> undo.UndoOutcome:
         choice = swaps[0].choice
         actions = [self._token(_action(swap.target)) for swap in swaps]
         act = undo.bring_back if forth else undo.take_back
@@ -217,12 +217,12 @@ class Postgres:
             return act(db, actions, self._token(rollback), choice, trial=trial)
 
     @contextmanager
-    def _session(self, place: Place | None) -> Iterator[Link]:
+    def _session(self, place: GuardedDatabase | None) -> Iterator[Link]:
         """A connection in nobody's name; what goes wrong leaves the database as it was."""
         if place is None or not place.dsn:
             raise GuardGone(GONE)
-        with link.translated(place.dsn, "nothing was changed there"):
-            db = link.connect(place.dsn)
+        with connection.translated(place.dsn, "nothing was changed there"):
+            db = connection.connect(place.dsn)
             try:
                 found = guard.find(db)
                 if found is None or found.id != place.guard:
@@ -231,12 +231,12 @@ class Postgres:
             finally:
                 db.close()
 
-    def _by_place(self, targets: Iterable[Target]) -> Iterator[tuple[Place | None, list[Target]]]:
+    def _by_place(self, targets: Iterable[Target]) -> Iterator[tuple[GuardedDatabase | None, list[Target]]]:
         ordered = sorted(targets, key=lambda target: target.name.rpartition(":")[0])
         for name, some in groupby(ordered, key=lambda target: target.name.rpartition(":")[0]):
             yield self._places.named(name), list(some)
 
-    def _groups(self, swaps: Sequence[Swap]) -> Iterator[tuple[Place | None, bool, list[Swap]]]:
+    def _groups(self, swaps: Sequence[Swap]) -> Iterator[tuple[GuardedDatabase | None, bool, list[Swap]]]:
         """Swaps of one database and one direction belong into one transaction."""
         by_target = {swap.target: swap for swap in swaps}
         for place, targets in self._by_place(by_target):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from takeback.resources.postgres.connection import one, rows, run
 from takeback.resources.postgres.inverse import Trouble
-from takeback.resources.postgres.link import one, rows, run
 
 if TYPE_CHECKING:
     from takeback.resources.postgres.inverse import Link

@@ -7,22 +7,29 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from takeback import addresses, faults
 from takeback.core.rollback import OnConflict
-from takeback.resources.postgres import inverse, link
-from takeback.resources.postgres.inverse import REFERENCES, SETTINGS, Found, Inverse, Table, Trouble
-from takeback.resources.postgres.link import LOCK_MS, one, rows, run
-from takeback.resources.postgres.stillness import still
+from takeback.resources.postgres import connection, inverse
+from takeback.resources.postgres.connection import LOCK_MS, one, rows, run
+from takeback.resources.postgres.inverse import (
+    REFERENCES,
+    SETTINGS,
+    Inverse,
+    InverseResult,
+    PostgresTable,
+    Trouble,
+)
 from takeback.resources.postgres.tables import Captured, Tables, captured
+from takeback.resources.postgres.triggers import still
+from takeback.system import crash_points, postgres_address
 
 if TYPE_CHECKING:
     Link = inverse.Link
 
-WRITTEN = faults.crash_point("postgres-written")
-COMMITTED = faults.crash_point("postgres-committed")
+WRITTEN = crash_points.crash_point("postgres-written")
+COMMITTED = crash_points.crash_point("postgres-committed")
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class UndoOutcome(msgspec.Struct, frozen=True):
     """What came of it for each action: whether something is, or would be, taken back, and what stays."""
 
     done: bool
@@ -34,7 +41,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """How many rows of each table are, or would be, taken back: added ones, changed ones, removed ones."""
 
 
-def take_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> Outcome:
+def take_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> UndoOutcome:
     """Apply the inverse of what these actions did, in the name of `by`. A trial leaves nothing behind."""
     statements = captured(db, actions)
     outcome = _invert(db, statements, actions, by, choice)
@@ -48,7 +55,7 @@ def take_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, 
     return outcome
 
 
-def bring_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> Outcome:
+def bring_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> UndoOutcome:
     """Apply the inverse of what took these actions back."""
     undone = captured(db, actions, undone=True)
     rollbacks = sorted({s.undone_by for s in undone})
@@ -58,7 +65,7 @@ def bring_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *,
     if others := sorted({action for (action,) in together} - set(actions)):
         why = f"it was taken back together with {', '.join(o.rpartition(':')[2] for o in others)}"
         _close(db, keep=False)
-        return Outcome(False, {action: (Trouble(action, "", "", why, firm=True),) for action in actions})
+        return UndoOutcome(False, {action: (Trouble(action, "", "", why, firm=True),) for action in actions})
     outcome = _invert(db, captured(db, rollbacks), rollbacks, by, choice)
     if outcome.done:
         run(
@@ -70,22 +77,22 @@ def bring_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *,
     _close(db, keep=outcome.done and not trial)
     troubles = tuple(trouble for some in outcome.stays.values() for trouble in some)
     stays = dict.fromkeys(actions, troubles) if troubles else {}
-    return Outcome(outcome.done, stays, frozenset(actions if outcome.touched else ()))
+    return UndoOutcome(outcome.done, stays, frozenset(actions if outcome.touched else ()))
 
 
 def _close(db: Link, *, keep: bool) -> None:
     if keep:
-        faults.reach(WRITTEN)
+        crash_points.reach(WRITTEN)
         db.commit()
-        faults.reach(COMMITTED)
+        crash_points.reach(COMMITTED)
     else:
         db.rollback()
 
 
 def _invert(
     db: Link, statements: Sequence[Captured], actions: Sequence[str], by: str, choice: OnConflict
-) -> Outcome:
-    pg = addresses.driver()
+) -> UndoOutcome:
+    pg = postgres_address.driver()
     tables = Tables(db, statements)
     try:
         return _carry_out(db, tables, actions, by, choice)
@@ -99,36 +106,36 @@ def _invert(
             raise
         # A rule that somebody has made since, or something that rests on a table or is missing, forbids it.
         named = {s.action for s in statements}
-        trouble = Trouble("", "", "", addresses.first_line(error), firm=True)
-        return Outcome(False, dict.fromkeys(named, (trouble,)))
+        trouble = Trouble("", "", "", postgres_address.first_line(error), firm=True)
+        return UndoOutcome(False, dict.fromkeys(named, (trouble,)))
 
 
-def _carry_out(db: Link, tables: Tables, actions: Sequence[str], by: str, choice: OnConflict) -> Outcome:
+def _carry_out(db: Link, tables: Tables, actions: Sequence[str], by: str, choice: OnConflict) -> UndoOutcome:
     run(db, f"SET LOCAL lock_timeout = {LOCK_MS}")
     for setting in SETTINGS:
         run(db, setting)
-    rows(db, "SELECT set_config(%s, %s, true)", [link.SETTING, by])
+    rows(db, "SELECT set_config(%s, %s, true)", [connection.SETTING, by])
     if troubles := tables.troubles():
-        return Outcome(False, _by_action(troubles))
-    found = Found()
+        return UndoOutcome(False, _by_action(troubles))
+    found = InverseResult()
     _take_rows(db, tables.in_the_way, actions, choice, found)
     if found.troubles and choice is not OnConflict.KEEP:
-        return Outcome(False, _by_action(found.troubles))
+        return UndoOutcome(False, _by_action(found.troubles))
     if troubles := tables.drop(tables.replaced):
-        return Outcome(False, _by_action(troubles))
+        return UndoOutcome(False, _by_action(troubles))
     tables.make()
     _take_rows(db, tables.rows, actions, choice, found)
     if found.troubles and not (choice is OnConflict.KEEP and found.applied):
-        return Outcome(False, _by_action(found.troubles))
+        return UndoOutcome(False, _by_action(found.troubles))
     if troubles := [*tables.drop(tables.made), *tables.finish()]:
-        return Outcome(False, _by_action(troubles))
+        return UndoOutcome(False, _by_action(troubles))
     whole = {s.action for s in (*tables.replaced, *tables.made, *tables.dropped)}
     touched = frozenset(found.touched | whole)
-    return Outcome(True, _by_action(found.troubles), touched, tables.stays(), found.counts)
+    return UndoOutcome(True, _by_action(found.troubles), touched, tables.stays(), found.counts)
 
 
 def _take_rows(
-    db: Link, statements: Sequence[Captured], actions: Sequence[str], choice: OnConflict, found: Found
+    db: Link, statements: Sequence[Captured], actions: Sequence[str], choice: OnConflict, found: InverseResult
 ) -> None:
     """The inverse of what these did to rows. A table that does not fit is left alone if that was chosen."""
     tables, troubles = _resolve(db, statements)
@@ -140,7 +147,7 @@ def _take_rows(
         found.add(Inverse(db, tables, actions).apply(choice))
 
 
-def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[Table], list[Trouble]]:
+def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[PostgresTable], list[Trouble]]:
     """The present tables that captured rows belong to."""
     groups: dict[int, list[int]] = {}
     troubles = []
@@ -159,7 +166,7 @@ def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[Table], lis
     return tables, troubles
 
 
-def _lock(db: Link, tables: Sequence[Table]) -> None:
+def _lock(db: Link, tables: Sequence[PostgresTable]) -> None:
     """Nobody else writes to these tables, or to what refers to them or they refer to, until this is over."""
     names = {table.quoted for table in tables}
     for table in tables:

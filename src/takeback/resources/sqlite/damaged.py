@@ -9,18 +9,18 @@ from __future__ import annotations
 import fcntl
 import os
 
-from takeback import faults
 from takeback.core.codec import text_of
-from takeback.resources.sqlite import nameless
-from takeback.resources.sqlite.folder import folder_of, look, open_file
+from takeback.resources.sqlite import own_files
 from takeback.resources.sqlite.image import SUFFIXES, Image, digest_of
+from takeback.system import crash_points, durable
+from takeback.system.beneath import folder_of, look, open_file
 
 _LOCKS_AT, _LOCKS = 0x40000000, 512
 """The bytes of a file that every SQLite locks."""
 
 _CHUNK_BYTES = 1 << 20
 
-REPLACED = faults.crash_point("sqlite-replaced")
+REPLACED = crash_points.crash_point("sqlite-replaced")
 
 
 def keep(path: bytes, to: bytes) -> Image | None:
@@ -68,7 +68,7 @@ def _replace(
     new = -1
     try:
         if image:
-            new = nameless.made(folder, image, *owned)
+            new = own_files.made(folder, image, *owned)
         if not _is_still(fd, folder, name, expected):
             return "it was changed since the plan was made"
         old, passing = (b".%s.takeback-%s-%d" % (name, word, os.getpid()) for word in (b"old", b"new"))
@@ -76,18 +76,18 @@ def _replace(
         os.link(name, old, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         try:
             if image:
-                nameless.named(new, passing, folder)
+                own_files.named(new, passing, folder)
                 os.rename(passing, name, src_dir_fd=folder, dst_dir_fd=folder)
             else:
                 os.unlink(name, dir_fd=folder)
-            faults.reach(REPLACED)
+            crash_points.reach(REPLACED)
             if not _is_still(fd, folder, old, expected):
                 os.rename(old, name, src_dir_fd=folder, dst_dir_fd=folder)
                 return "it was changed since the plan was made"
         finally:
             for left in (passing, old):
                 _remove(left, folder)
-        faults.fsync(folder)
+        durable.fsync(folder)
     finally:
         if new >= 0:
             os.close(new)

@@ -38,7 +38,7 @@ class Image(msgspec.Struct, frozen=True):
     """The bytes of a damaged one as they are."""
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
+class ImageData(msgspec.Struct, frozen=True, array_like=True):
     """A version's data, as the journal keeps it."""
 
     content: str
@@ -104,7 +104,7 @@ def version_of(
     image: Image, content: bytes, found: os.stat_result, attributes: dict[str, str], names: tuple[str, ...]
 ) -> Version:
     mode = stat.S_IMODE(found.st_mode)
-    kept = Kept(
+    kept = ImageData(
         content.hex(),
         image.size,
         mode,
@@ -126,9 +126,9 @@ def _id(image: Image, mode: int, attributes: dict[str, str]) -> str:
     return f"{mode:o}:{kind}:{image.digest}"
 
 
-def kept_of(version: Version) -> Kept | None:
+def kept_of(version: Version) -> ImageData | None:
     """What is kept of a version; None where there is no database, or it could not be captured."""
-    return msgspec.convert(version.data, Kept) if version.data is not None else None
+    return msgspec.convert(version.data, ImageData) if version.data is not None else None
 
 
 def is_raw(version: Version) -> bool:

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 from blake3 import blake3
 
-from takeback.resources.sqlite.schema import Clash, Table, quoted, value
+from takeback.resources.sqlite.schema import Clash, SqliteTable, quoted, value
 
 Print = bytes
 """What is in a row, as a digest: 1 is not 1.0."""
@@ -37,7 +37,7 @@ class Rows:
         return number
 
 
-class Diff(msgspec.Struct):
+class RowDiff(msgspec.Struct):
     """What leads from one table to another: rows that go and rows that come. One number in both is one row."""
 
     gone: dict[int, Print]
@@ -47,17 +47,17 @@ class Diff(msgspec.Struct):
         return len(self.gone.keys() | self.come.keys())
 
 
-def diff(db: apsw.Connection, table: Table, old: str, new: str) -> Diff:
+def diff(db: apsw.Connection, table: SqliteTable, old: str, new: str) -> RowDiff:
     """How two tables differ, whatever numbers their rows have."""
     gone, come = _unlike(db, table, old, new), _unlike(db, table, new, old)
     for row in gone.like.keys() & come.like.keys():
         for _ in range(min(gone.count(row), come.count(row))):
             gone.take(row)
             come.take(row)
-    return Diff(gone.at, come.at)
+    return RowDiff(gone.at, come.at)
 
 
-def move(db: apsw.Connection, table: Table, base: str, goal: str) -> None:
+def move(db: apsw.Connection, table: SqliteTable, base: str, goal: str) -> None:
     """Apply to the main table what leads from one to another; Clash where somebody changed the same rows."""
     wanted = diff(db, table, base, goal)
     mine = _Mine(db, table, base, wanted)
@@ -88,7 +88,7 @@ def move(db: apsw.Connection, table: Table, base: str, goal: str) -> None:
 class _Mine:
     """The main table, beside the one that it was made from."""
 
-    def __init__(self, db: apsw.Connection, table: Table, base: str, wanted: Diff) -> None:
+    def __init__(self, db: apsw.Connection, table: SqliteTable, base: str, wanted: RowDiff) -> None:
         self._db, self._table = db, table
         self._missing = _unlike(db, table, base, "main")
         self.others = _unlike(db, table, "main", base)
@@ -127,7 +127,7 @@ class _Mine:
         return bool(value(self._db, f"SELECT count(*) FROM main.{name} WHERE {own} = ?", (number,)))
 
 
-def _unlike(db: apsw.Connection, table: Table, one: str, other: str) -> Rows:
+def _unlike(db: apsw.Connection, table: SqliteTable, one: str, other: str) -> Rows:
     """The rows of one table that the other does not have under the same number."""
     name, number = quoted(table.name), quoted(table.key[0])
     same = "".join(
@@ -145,7 +145,7 @@ def _unlike(db: apsw.Connection, table: Table, one: str, other: str) -> Rows:
 
 
 def _write(
-    db: apsw.Connection, table: Table, goal: str, gone: set[int], inserted: list[tuple[int | None, int]]
+    db: apsw.Connection, table: SqliteTable, goal: str, gone: set[int], inserted: list[tuple[int | None, int]]
 ) -> None:
     name, number = quoted(table.name), quoted(table.key[0])
     columns = ", ".join(map(quoted, table.columns))

@@ -9,7 +9,7 @@ import msgspec
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.codec import text_of
 from takeback.errors import CorruptionError
-from takeback.ports import BlobStore, Contents
+from takeback.ports.content import BlobStore, Contents
 from takeback.resources.sqlite.image import kept_of
 
 Listing = dict[bytes, Version]

@@ -9,12 +9,12 @@ import apsw
 
 from takeback.core.change import Change, Version
 from takeback.errors import CorruptionError
-from takeback.ports import Contents
-from takeback.resources.sqlite.image import HEADER_BYTES, Kept, digest_in, dress, kept_of, replaced
+from takeback.ports.content import Contents
+from takeback.resources.sqlite.image import HEADER_BYTES, ImageData, digest_in, dress, kept_of, replaced
+from takeback.resources.sqlite.own_files import Scratch
 from takeback.resources.sqlite.reading import finish
 from takeback.resources.sqlite.rows import attach, compared, move
 from takeback.resources.sqlite.schema import Clash, Objects, objects, value
-from takeback.resources.sqlite.scratch import Scratch
 
 TOLD_BYTES_MAX = 64 << 20
 """Larger ones are told by their name: comparing them row by row takes longer than it is worth."""
@@ -82,7 +82,7 @@ class Images:
                 self._told.popitem(last=False)
         return f"{change.target} ({self._told[key]})" if self._told[key] else ""
 
-    def _compared(self, before: Kept, after: Kept) -> str:
+    def _compared(self, before: ImageData, after: ImageData) -> str:
         with self._scratch.file() as old, self._scratch.file() as new, self._scratch.file() as empty:
             try:
                 self.fetch(before, old)
@@ -98,7 +98,7 @@ class Images:
         more = len(words) - PARTS_SHOWN
         return ", ".join(words[:PARTS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
-    def fetch(self, kept: Kept, path: bytes, *, header: bool = False, wal: bool = False) -> None:
+    def fetch(self, kept: ImageData, path: bytes, *, header: bool = False, wal: bool = False) -> None:
         """Write an image into an empty file; with its old header and mode, it is the file that it was."""
         with open(path, "r+b") as file:
             self._contents.write(bytes.fromhex(kept.content), kept.size, file.fileno(), sparse=False)

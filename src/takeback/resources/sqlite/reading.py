@@ -16,9 +16,7 @@ from urllib.parse import quote
 import apsw
 import msgspec
 
-from takeback import faults
 from takeback.resources.sqlite import damaged
-from takeback.resources.sqlite.folder import is_file, is_other, look, open_file
 from takeback.resources.sqlite.image import (
     HEADER_BYTES,
     SUFFIXES,
@@ -29,6 +27,8 @@ from takeback.resources.sqlite.image import (
     normalize,
     volatile,
 )
+from takeback.system import crash_points
+from takeback.system.beneath import is_file, is_other, look, open_file
 
 READ_WAIT_S = 5.0
 LOCKED = "it has been locked by another process for too long; try again when that is done"
@@ -39,8 +39,8 @@ _TRIES_MAX = 200
 TICK_NS = 20_000_000
 """Times on disk move in ticks of up to 10 ms; what is younger than two of them may change again unseen."""
 
-COPYING = faults.crash_point("sqlite-copying")
-COPIED = faults.crash_point("sqlite-copied")
+COPYING = crash_points.crash_point("sqlite-copying")
+COPIED = crash_points.crash_point("sqlite-copied")
 
 _WAL, _SHM, _JOURNAL = SUFFIXES
 
@@ -52,7 +52,7 @@ class Taken(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class _Moved(Exception):
+class _ChangedWhileRead(Exception):
     """It changed while it was being read."""
 
 
@@ -70,7 +70,7 @@ def take(path: bytes, to: bytes, wait_s: float | None = None) -> Taken:
             if error.errno in _NO_FILE:
                 return Taken(problem=f"it is no file any more: {error.strerror}")
             problem = f"it cannot be read: {error}"
-        except _Moved:
+        except _ChangedWhileRead:
             problem = "it kept changing while it was read"
         except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError) as error:
             problem = f"it cannot be read: {error}"
@@ -126,7 +126,7 @@ def _take(path: bytes, to: bytes) -> Taken:
         except (apsw.ReadOnlyError, apsw.CantOpenError):
             # Whoever wrote last died in the middle of it, or this user may not write beside it.
             _copy_mended(path, to)
-    faults.reach(COPIED)
+    crash_points.reach(COPIED)
     image = finish(to, header)
     if not damaged.beside(path):
         _refuse_unsound(to)
@@ -190,7 +190,7 @@ def copy(source: apsw.Connection, to: bytes) -> None:
     try:
         source.execute("BEGIN")
         source.pragma("schema_version")  # the first look: from here on it stays as it is, for us
-        faults.reach(COPYING)
+        crash_points.reach(COPYING)
         pages(source, to)
     finally:
         source.close(True)
@@ -213,7 +213,7 @@ def _copy_quiet(path: bytes, to: bytes) -> None:
     before = _quiet_stat(path)
     copy(connect(path, write=False, more="?immutable=1"), to)
     if is_file(path + _WAL) or _stat(path) != before:
-        raise _Moved
+        raise _ChangedWhileRead
 
 
 def _copy_mended(path: bytes, to: bytes) -> None:
@@ -230,7 +230,7 @@ def _copy_mended(path: bytes, to: bytes) -> None:
                 while data := file.read(1 << 20):
                     out.write(data)
         if [_stat(name) for name in names] != before:
-            raise _Moved
+            raise _ChangedWhileRead
         copy(connect(mended, write=True), to)
     finally:
         for name in (mended, *(mended + suffix for suffix in SUFFIXES)):
@@ -241,7 +241,7 @@ def _quiet_stat(path: bytes) -> tuple[int, ...]:
     """When a file was last written, if that is long enough ago to be told from the next time."""
     found = _stat(path)
     if time.time_ns() - found[-1] < TICK_NS:
-        raise _Moved
+        raise _ChangedWhileRead
     return found
 
 

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from takeback import faults
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.codec import path_of, text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
-from takeback.ports import BlobStore, Contents, Finding, Swap, Swapped, Traits
-from takeback.resources.sqlite import apart, attributes, damaged, index, listing, reading, writing
-from takeback.resources.sqlite.folder import folder_of, is_empty, is_lone, look
-from takeback.resources.sqlite.found import Found
+from takeback.ports.content import BlobStore, Contents
+from takeback.ports.journal import Finding
+from takeback.ports.resource import Swap, Swapped, Traits
+from takeback.resources.sqlite import attributes, cache, damaged, listing, other_process, reading, writing
+from takeback.resources.sqlite.cache import DatabaseCache, DatabaseRow, DatabaseStat
+from takeback.resources.sqlite.discovery import KnownDatabases
 from takeback.resources.sqlite.image import (
     SUFFIXES,
     Image,
@@ -28,13 +29,14 @@ from takeback.resources.sqlite.image import (
     opaque,
     version_of,
 )
-from takeback.resources.sqlite.index import Index, Row, Seen
 from takeback.resources.sqlite.listing import Listing
 from takeback.resources.sqlite.merging import Images
-from takeback.resources.sqlite.scratch import Scratch
+from takeback.resources.sqlite.own_files import Scratch
+from takeback.system import crash_points
+from takeback.system.beneath import folder_of, is_empty, is_lone, look
 
-MARKED = faults.crash_point("sqlite-marked")
-SWAPPED = faults.crash_point("sqlite-swapped")
+MARKED = crash_points.crash_point("sqlite-marked")
+SWAPPED = crash_points.crash_point("sqlite-swapped")
 
 LOOKED = "every database that was touched read through SQLite"
 DIGEST_BYTES = 32
@@ -50,7 +52,7 @@ class Sqlite:
     def __init__(
         self,
         state: Path,
-        found: Found,
+        found: KnownDatabases,
         blobs: BlobStore,
         contents: Contents,
         *,
@@ -64,7 +66,7 @@ class Sqlite:
         self._images = Images(contents, self._scratch)
         self._cache = state / "sqlite.index"
         self._stated: dict[bytes, str] = {}
-        self._rows: dict[bytes, Row] = {}
+        self._rows: dict[bytes, DatabaseRow] = {}
         self._trusted = -1
         self._removed_by, self._removed = "", dict[Version, Swap]()
         """What the rollback that is at work has removed, or is about to."""
@@ -73,7 +75,7 @@ class Sqlite:
     def _load(self) -> None:
         """Go on from what the last process knew."""
         self._scratch.tidy()
-        if known := index.load_index(self._cache):
+        if known := cache.load_index(self._cache):
             self._rows, self._trusted = known.rows, known.generation
             self.found.inside.update(known.inside)
 
@@ -83,7 +85,7 @@ class Sqlite:
         self._look()
         state = listing.store(self._listing(), self._blobs)
         self._blobs.sync()
-        faults.reach(MARKED)
+        crash_points.reach(MARKED)
         return Mark(self.name, state, LOOKED, tuple(self._stated[path] for path in sorted(self._stated)))
 
     def settled(self, mark: Mark) -> None:
@@ -121,20 +123,20 @@ class Sqlite:
             return ABSENT
         # Looked at again afterwards: what was written meanwhile is found by the next look.
         racy = self._seen(path) != seen or seen.latest_ns >= looked_ns - reading.TICK_NS or not version.data
-        self._rows[path] = Row(seen, version, racy)
+        self._rows[path] = DatabaseRow(seen, version, racy)
         return version
 
-    def _seen(self, path: bytes) -> Seen | None:
+    def _seen(self, path: bytes) -> DatabaseStat | None:
         place = self.found.place(path)
         if not self.found.is_still(path):
             return None
-        return index.seen(place, place + SUFFIXES[0], place + SUFFIXES[2])
+        return cache.seen(place, place + SUFFIXES[0], place + SUFFIXES[2])
 
-    def _captured(self, path: bytes, row: Row | None, wait_s: float) -> Version:
+    def _captured(self, path: bytes, row: DatabaseRow | None, wait_s: float) -> Version:
         """The image of a database, kept."""
         place = self.found.place(path)
         with self._scratch.file() as to:
-            taken = apart.take(place, to, wait_s)
+            taken = other_process.take(place, to, wait_s)
             try:
                 stat = look(place)
             except OSError:
@@ -154,7 +156,7 @@ class Sqlite:
         names = self.found.other_names(path, stat)
         return version_of(taken.image, content, stat, attributes.read(place), names)
 
-    def _content(self, image: Image, row: Row | None, to: bytes) -> bytes:
+    def _content(self, image: Image, row: DatabaseRow | None, to: bytes) -> bytes:
         kept = kept_of(row.version) if row else None
         if row and kept and digest_in(row.version) == image.digest:
             return bytes.fromhex(kept.content)
@@ -207,7 +209,7 @@ class Sqlite:
         return findings
 
     def remember(self) -> None:
-        index.save_index(self._cache, Index(self._trusted, self._rows, self.found.inside))
+        cache.save_index(self._cache, DatabaseCache(self._trusted, self._rows, self.found.inside))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -273,7 +275,9 @@ class Sqlite:
         }
 
     def _is_locked(self, target: Target, until: float) -> bool:
-        return apart.is_locked(self.found.place(path_of(target.name)), max(0.0, until - time.monotonic()))
+        return other_process.is_locked(
+            self.found.place(path_of(target.name)), max(0.0, until - time.monotonic())
+        )
 
     def _is_kept(self, content: bytes) -> bool:
         return self._blobs.has(content[:DIGEST_BYTES])
@@ -323,7 +327,7 @@ class Sqlite:
                 return self._among_others(path, swap)
         if not why:
             self._stamp(path, swap.goal)
-        faults.reach(SWAPPED)
+        crash_points.reach(SWAPPED)
         now = self._read(path)
         if now == swap.goal:
             return Swapped(swap.target, Did.RESTORED if swap.goal else Did.REMOVED, now, True, why)
@@ -337,8 +341,8 @@ class Sqlite:
         with self._scratch.file() as old, self._scratch.file() as new:
             self._images.fetch(base, old)
             self._images.fetch(goal, new)
-            why = apart.move(self.found.place(path), old, new)
-        faults.reach(SWAPPED)
+            why = other_process.move(self.found.place(path), old, new)
+        crash_points.reach(SWAPPED)
         now = self._read(path)
         if why:
             return Swapped(swap.target, Did.CONFLICT, now, True, why)
@@ -353,23 +357,23 @@ class Sqlite:
                 if kept is not None:
                     self._images.fetch(kept, image, wal=kept.wal, header=True)
                 goal_is = (image, kept.mode, kept.uid, kept.gid) if kept else (b"", 0, 0, 0)
-                return apart.replace(place, digest_in(present), *goal_is)
+                return other_process.replace(place, digest_in(present), *goal_is)
             if kept is None:
                 # What comes next finds an empty file. If that is all it wants, nobody who has it open is cut off.
                 # With another name it is another database as well, which nobody has asked to empty.
                 if shares_place and is_lone(place):
-                    return apart.empty(place, digest_in(present), scratch)
-                return apart.remove(place, digest_in(present), scratch, self.found.visible(path))
+                    return other_process.empty(place, digest_in(present), scratch)
+                return other_process.remove(place, digest_in(present), scratch, self.found.visible(path))
             self._images.fetch(kept, image, wal=kept.wal, header=not present)
             if not present and shares_place and is_empty(place):
-                return apart.fill(place, image)
+                return other_process.fill(place, image)
             if not present and (other := self._other_name(goal)):
                 return writing.link(self.found.place(other), place)
             if not present:
                 return writing.make(place, image, kept, int(goal.stamp))
             if (digest_in(present), _is_wal(present)) == (digest_in(goal), kept.wal):
                 return ""
-            return apart.put(place, image, digest_in(present), scratch, wal=kept.wal)
+            return other_process.put(place, image, digest_in(present), scratch, wal=kept.wal)
 
     def _other_name(self, goal: Version) -> bytes:
         """A database that was the same file then, and is what this one is to be."""

@@ -6,7 +6,7 @@ import apsw
 
 from takeback.resources.sqlite import keyless
 from takeback.resources.sqlite.reading import uri
-from takeback.resources.sqlite.schema import Clash, Table, objects, query, quoted, tables, value
+from takeback.resources.sqlite.schema import Clash, SqliteTable, objects, query, quoted, tables, value
 
 KEYS_SHOWN = 5
 _SETTINGS = ("user_version", "application_id")
@@ -79,7 +79,7 @@ def left(db: apsw.Connection, base: str, goal: str) -> int:
     return count
 
 
-def _left(db: apsw.Connection, table: Table, goal: str) -> int:
+def _left(db: apsw.Connection, table: SqliteTable, goal: str) -> int:
     joined = _beside_keys(table, "main") + _beside_keys(table, goal)
     return int(value(db, f"SELECT count(*) FROM temp.changed {joined} WHERE {_differs(table, goal)}"))
 
@@ -88,7 +88,7 @@ def _count(db: apsw.Connection, name: str) -> int:
     return int(value(db, f"SELECT count(*) FROM main.{name}"))
 
 
-def _changed(db: apsw.Connection, table: Table, old: str, new: str) -> int:
+def _changed(db: apsw.Connection, table: SqliteTable, old: str, new: str) -> int:
     """How many rows differ; where there is a key, the table of changed keys has them."""
     if not table.key:
         raise Clash(f"the rows of {table.name} cannot be told apart")
@@ -109,13 +109,13 @@ def _changed(db: apsw.Connection, table: Table, old: str, new: str) -> int:
     return int(value(db, "SELECT count(*) FROM temp.changed"))
 
 
-def _beside_keys(table: Table, place: str) -> str:
+def _beside_keys(table: SqliteTable, place: str) -> str:
     """The rows of the changed keys, where there are any."""
     key = " AND ".join(f"{_in(place, column)} IS k{n}" for n, column in enumerate(table.key))
     return f" LEFT JOIN {_from(place, quoted(table.name))} ON {key}"
 
 
-def _differs(table: Table, place: str) -> str:
+def _differs(table: SqliteTable, place: str) -> str:
     """Whether a row of the main database is another one there, or there is only one of them."""
     first = table.key[0]
     gone = f"{_in('main', first)} IS NULL AND {_in(place, first)} IS NULL"
@@ -123,7 +123,7 @@ def _differs(table: Table, place: str) -> str:
     return f"NOT (({gone}) OR ({both} AND {_same(table, 'main', place)}))"
 
 
-def _move_rows(db: apsw.Connection, table: Table, base: str, goal: str) -> None:
+def _move_rows(db: apsw.Connection, table: SqliteTable, base: str, goal: str) -> None:
     name = quoted(table.name)
     keys = ", ".join(f"k{n}" for n in range(len(table.key)))
     joined = "".join(_beside_keys(table, place) for place in ("main", base, goal))
@@ -194,11 +194,11 @@ def _in(place: str, column: str) -> str:
     return f"{_alias(place)}.{quoted(column)}"
 
 
-def _same_key(table: Table, one: str, other: str) -> str:
+def _same_key(table: SqliteTable, one: str, other: str) -> str:
     return " AND ".join(f"{_in(one, column)} = {_in(other, column)}" for column in table.key)
 
 
-def _same(table: Table, one: str, other: str) -> str:
+def _same(table: SqliteTable, one: str, other: str) -> str:
     """Equal in every byte: 1 is not 1.0, and upper case is not lower case, whatever the column's rules."""
     equal = (
         f"{_in(one, column)} IS {_in(other, column)} COLLATE BINARY "

@@ -16,7 +16,7 @@ class Clash(Exception):
     """Two have changed the same; the message says what."""
 
 
-class Table(msgspec.Struct, frozen=True):
+class SqliteTable(msgspec.Struct, frozen=True):
     """An ordinary table. `key` are the columns that tell its rows apart, `label` how people call that."""
 
     name: str
@@ -45,25 +45,25 @@ def objects(db: apsw.Connection, place: str) -> Objects:
     return {(kind, name): sql for kind, name, sql in rows if not name.startswith("sqlite_stat")}
 
 
-def tables(db: apsw.Connection, place: str) -> dict[str, Table]:
+def tables(db: apsw.Connection, place: str) -> dict[str, SqliteTable]:
     """The tables with rows of their own; those behind a search index are among them."""
     wanted = f"SELECT name FROM {quoted(place)}.sqlite_schema WHERE type = 'table' AND rootpage > 0"
     names = [name for (name,) in query(db, wanted) if not name.startswith("sqlite_")]
     return {name: _table(db, place, name) for name in names}
 
 
-def _table(db: apsw.Connection, place: str, name: str) -> Table:
+def _table(db: apsw.Connection, place: str, name: str) -> SqliteTable:
     wanted = "SELECT name, pk, hidden FROM pragma_table_xinfo(?, ?) ORDER BY cid"
     columns = query(db, wanted, (name, place))
     stored = tuple(column for column, _, hidden in columns if hidden == _STORED)
     primary = tuple(column for column, pk, _ in sorted(columns, key=lambda row: row[1]) if pk)
     if value(db, "SELECT wr FROM pragma_table_list(?) WHERE schema = ?", (name, place)):
-        return Table(name, stored, primary, ", ".join(primary))
+        return SqliteTable(name, stored, primary, ", ".join(primary))
     taken = {column.lower() for column, _, _ in columns}
     number = next((rowid for rowid in _ROWIDS if rowid not in taken), "")
     if _is_rowid(db, place, name, primary):
-        return Table(name, stored, primary, primary[0])
-    return Table(name, stored, (number,) if number else (), "row")
+        return SqliteTable(name, stored, primary, primary[0])
+    return SqliteTable(name, stored, (number,) if number else (), "row")
 
 
 def _is_rowid(db: apsw.Connection, place: str, name: str, primary: tuple[str, ...]) -> bool:

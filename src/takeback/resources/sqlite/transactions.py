@@ -9,18 +9,18 @@ from pathlib import Path
 
 import apsw
 
-from takeback import faults
 from takeback.core.codec import text_of
 from takeback.errors import BackendError, TakebackError, UsageError
-from takeback.ports import Prepared
-from takeback.resources.sqlite.found import Found
-from takeback.resources.sqlite.here import descriptors
+from takeback.ports.databases import PreparedDatabase
+from takeback.resources.sqlite.discovery import KnownDatabases
+from takeback.resources.sqlite.own_files import descriptors
 from takeback.resources.sqlite.reading import uri
+from takeback.system import crash_points
 
 BUSY_WAIT_MS = 10_000
 
-COMMITTING = faults.crash_point("sqlite-committing")
-COMMITTED = faults.crash_point("sqlite-committed")
+COMMITTING = crash_points.crash_point("sqlite-committing")
+COMMITTED = crash_points.crash_point("sqlite-committed")
 
 
 _held: set[bytes] = set()
@@ -54,7 +54,7 @@ class SqliteTransaction:
                 f"the transaction in {text_of(self._place)} was ended inside its block, so it cannot be committed",
                 hint="leave BEGIN, COMMIT and ROLLBACK to the block; savepoints are yours",
             )
-        faults.reach(COMMITTING)
+        crash_points.reach(COMMITTING)
         try:
             # An empty commit would make a database of nothing.
             is_nothing = self._is_new and not self.connection.execute("SELECT 1 FROM sqlite_schema").get
@@ -62,7 +62,7 @@ class SqliteTransaction:
         except apsw.Error as error:
             self.abort()
             raise _explained(self._place, error) from error
-        faults.reach(COMMITTED)
+        crash_points.reach(COMMITTED)
         self.abort()
 
     def abort(self) -> None:
@@ -81,12 +81,12 @@ class SqliteTransaction:
 class SqliteDatabases:
     """The `Databases` port for files. A relative path begins at the workspace's root."""
 
-    def __init__(self, root: Path, found: Found, excluded: Callable[[bytes], bool]) -> None:
+    def __init__(self, root: Path, found: KnownDatabases, excluded: Callable[[bytes], bool]) -> None:
         self._root = os.path.realpath(os.fsencode(root))
         self._found = found
         self._excluded = excluded
 
-    def prepare(self, place: str) -> Prepared:
+    def prepare(self, place: str) -> PreparedDatabase:
         path = self._resolved(place)
         found = os.stat(path) if os.path.lexists(path) else None
         if found and found.st_size and not self._found.is_database(path):
@@ -96,7 +96,7 @@ class SqliteDatabases:
             # Nobody comes across it, so it is looked after by its name.
             inside = None
             self._found.guard(path)
-        return Prepared(text_of(inside or path))
+        return PreparedDatabase(text_of(inside or path))
 
     def begin(self, place: str, action: str) -> SqliteTransaction:  # noqa: ARG002  found by looking, not by name
         return SqliteTransaction(self._resolved(place))

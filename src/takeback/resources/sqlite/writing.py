@@ -10,27 +10,27 @@ from pathlib import Path
 
 import apsw
 
-from takeback import faults
 from takeback.core.codec import text_of
-from takeback.resources.sqlite import nameless, rows
-from takeback.resources.sqlite.folder import folder_of
-from takeback.resources.sqlite.here import descriptors
-from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES, Kept, is_wal
+from takeback.resources.sqlite import own_files, rows
+from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES, ImageData, is_wal
+from takeback.resources.sqlite.own_files import descriptors
 from takeback.resources.sqlite.reading import connect, finish, pages
 from takeback.resources.sqlite.schema import Clash, objects, value
+from takeback.system import crash_points, durable
+from takeback.system.beneath import folder_of
 
 WRITE_WAIT_S = 10.0
 _POLL_S = 0.02
 _SHM_HEADER_BYTES = 96
 
-EXPECTED = faults.crash_point("sqlite-expected")
-WRITING = faults.crash_point("sqlite-writing")
-WRITTEN = faults.crash_point("sqlite-written")
-MOVING = faults.crash_point("sqlite-moving")
-MAKING = faults.crash_point("sqlite-making")
-REMOVING = faults.crash_point("sqlite-removing")
-EMPTYING = faults.crash_point("sqlite-emptying")
-EMPTIED = faults.crash_point("sqlite-emptied")
+EXPECTED = crash_points.crash_point("sqlite-expected")
+WRITING = crash_points.crash_point("sqlite-writing")
+WRITTEN = crash_points.crash_point("sqlite-written")
+MOVING = crash_points.crash_point("sqlite-moving")
+MAKING = crash_points.crash_point("sqlite-making")
+REMOVING = crash_points.crash_point("sqlite-removing")
+EMPTYING = crash_points.crash_point("sqlite-emptying")
+EMPTIED = crash_points.crash_point("sqlite-emptied")
 
 MOVED = "it was changed since the plan was made"
 
@@ -38,7 +38,7 @@ MOVED = "it was changed since the plan was made"
 TAKEN = "something else has its place"
 
 
-class _Moved(Exception):
+class _WrittenMeanwhile(Exception):
     """Somebody else wrote."""
 
 
@@ -82,7 +82,7 @@ def _patiently(do: Callable[[], str]) -> str:
     while True:
         try:
             return do()
-        except _Moved:
+        except _WrittenMeanwhile:
             return MOVED
         except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError):
             if time.monotonic() > deadline:
@@ -107,19 +107,19 @@ def _put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool)
             if said and other_pages:
                 return f"its pages have another size now, and {said}"
             before = _expect(db, path, expected, scratch)
-        faults.reach(EXPECTED)
+        crash_points.reach(EXPECTED)
         with db.backup("main", source, "main") as backup:
             backup.step(0)  # no page, but the lock: one page may be all there is
             # From here on nobody else can write. What they wrote since we looked shows in the files.
             if _fingerprint(path) != before:
-                raise _Moved
-            faults.reach(WRITING)
+                raise _WrittenMeanwhile
+            crash_points.reach(WRITING)
             while not backup.done:
                 backup.step(-1)
     finally:
         source.close(True)
         db.close(True)
-    faults.reach(WRITTEN)
+    crash_points.reach(WRITTEN)
     return said
 
 
@@ -132,7 +132,7 @@ def _move(path: bytes, base: bytes, goal: bytes) -> str:
             return f"{MOVED}, and its tables were changed, too"
         db.execute("BEGIN IMMEDIATE")
         rows.move(db, "base", "goal")
-        faults.reach(MOVING)
+        crash_points.reach(MOVING)
         db.execute("COMMIT")
         count = rows.left(db, "base", "goal")
         return f"{count} of the rows that were put back have been changed since" if count else ""
@@ -153,14 +153,14 @@ def _remove(path: bytes, expected: str, scratch: bytes, visible: bytes) -> str:
         before = _expect(db, path, expected, scratch)
         db.execute("BEGIN EXCLUSIVE")
         if _fingerprint(path) != before:
-            raise _Moved
-        faults.reach(REMOVING)
+            raise _WrittenMeanwhile
+        crash_points.reach(REMOVING)
         for name in (*(path + suffix for suffix in SUFFIXES), path):
             Path(os.fsdecode(name)).unlink(missing_ok=True)
         db.execute("ROLLBACK")
     finally:
         db.close(True)
-    faults.sync_folder(os.path.dirname(path))
+    durable.sync_folder(os.path.dirname(path))
     return ""
 
 
@@ -186,16 +186,16 @@ def _set_aside(path: bytes, expected: str, scratch: bytes, visible: bytes) -> st
         before = _expect(db, path, expected, scratch)
         db.execute("BEGIN IMMEDIATE")
         if _fingerprint(path) != before:
-            raise _Moved
+            raise _WrittenMeanwhile
         name = _named_again(path, visible)
-        faults.reach(REMOVING)
+        crash_points.reach(REMOVING)
         for end in (b"", *SUFFIXES):
             Path(os.fsdecode(path + end)).unlink(missing_ok=True)
         db.execute("ROLLBACK")
     finally:
         db.close(True)
-    faults.sync_folder(visible)
-    faults.sync_folder(os.path.dirname(path))
+    durable.sync_folder(visible)
+    durable.sync_folder(os.path.dirname(path))
     return f"another program has it open, and goes on writing to what is now {text_of(name)}"
 
 
@@ -224,14 +224,14 @@ def _empty(path: bytes, expected: str, scratch: bytes) -> str:
             if said:
                 _drop_everything(db, path, before)
                 return f"it is an empty database now instead of an empty file, because {said}"
-        faults.reach(EMPTYING)
+        crash_points.reach(EMPTYING)
         db.execute("BEGIN EXCLUSIVE")
         if _fingerprint(path) != before:
-            raise _Moved
+            raise _WrittenMeanwhile
         fd = descriptors(path)[0]
         os.ftruncate(fd, 0)
-        faults.fsync(fd)
-        faults.reach(EMPTIED)
+        durable.fsync(fd)
+        crash_points.reach(EMPTIED)
         db.execute("ROLLBACK")
     finally:
         db.close(True)
@@ -248,7 +248,7 @@ def _drop_everything(db: apsw.Connection, path: bytes, before: tuple[bytes, ...]
         with db.backup("main", source, "main") as backup:
             backup.step(0)
             if _fingerprint(path) != before:
-                raise _Moved
+                raise _WrittenMeanwhile
             while not backup.done:
                 backup.step(-1)
     finally:
@@ -263,8 +263,8 @@ def _fill(path: bytes, image: bytes) -> str:
         with db.backup("main", source, "main") as backup:
             backup.step(0)
             if _peek(path, 1):
-                raise _Moved
-            faults.reach(WRITING)
+                raise _WrittenMeanwhile
+            crash_points.reach(WRITING)
             while not backup.done:
                 backup.step(-1)
     finally:
@@ -273,20 +273,20 @@ def _fill(path: bytes, image: bytes) -> str:
     return ""
 
 
-def make(path: bytes, image: bytes, kept: Kept, mtime_ns: int) -> str:
+def make(path: bytes, image: bytes, kept: ImageData, mtime_ns: int) -> str:
     """Put a database where there is nothing; else say why not."""
     try:
         with folder_of(path) as folder:
             name = os.path.basename(path)
             if said := _in_the_way(name, folder):
                 return said
-            fd = nameless.made(folder, image, kept.mode, kept.uid, kept.gid, mtime_ns, kept.attributes)
+            fd = own_files.made(folder, image, kept.mode, kept.uid, kept.gid, mtime_ns, kept.attributes)
             try:
-                faults.reach(MAKING)
-                nameless.named(fd, name, folder)
+                crash_points.reach(MAKING)
+                own_files.named(fd, name, folder)
             finally:
                 os.close(fd)
-            faults.fsync(folder)
+            durable.fsync(folder)
     except FileExistsError:
         return TAKEN
     except OSError as error:
@@ -302,7 +302,7 @@ def link(path: bytes, to: bytes) -> str:
             if said := _in_the_way(names[1], other):
                 return said
             os.link(*names, src_dir_fd=folder, dst_dir_fd=other, follow_symlinks=False)
-            faults.fsync(other)
+            durable.fsync(other)
     except FileExistsError:
         return TAKEN
     except OSError as error:
@@ -341,7 +341,7 @@ def _expect(db: apsw.Connection, path: bytes, expected: str, scratch: bytes) -> 
     finally:
         db.execute("ROLLBACK")
     if finish(scratch, bytes(HEADER_BYTES)).digest != expected:
-        raise _Moved
+        raise _WrittenMeanwhile
     return before
 
 

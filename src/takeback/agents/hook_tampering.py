@@ -1,0 +1,67 @@
+"""Hooks that an action changed: an agent may have taken out its own protection, by mistake or not.
+
+An agent reads its settings when a session begins, so nobody can prevent that from here. It is seen at the next look,
+said until a human accepts it with `takeback install`, and taken back like any other change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from takeback.agents import settings
+from takeback.agents.clients import CLIENTS
+from takeback.agents.settings import apply
+from takeback.core.change import Target, Version
+from takeback.errors import TakebackError, UsageError
+from takeback.workspace.workspace import Workspace
+
+
+def warnings(workspace: Workspace, by: str = "") -> list[str]:
+    """What actions, or this one, did to hooks of ours, in words; nothing where a human wrote them last."""
+    return [said for action, said in _found(workspace) if by in ("", action)]
+
+
+def accept(workspace: Workspace, agent: str) -> None:
+    """A human has seen the hooks of this agent, and wants them as they are."""
+    for name in settings.layout(agent).in_project:
+        workspace.accept(Target("files", name))
+
+
+def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    for agent, client in CLIENTS.items():
+        of = settings.layout(agent)
+        for name in of.in_project if agent == of.agent else ():  # ruflo's are Claude Code's
+            entry = workspace.history.untrusted_since(Target("files", name))
+            if entry and (did := _done(workspace, agent, name, entry.change.before)):
+                undo = f"takeback undo {entry.action}"
+                said = (
+                    f"the hooks of {client.title} in {name} were {did} by {entry.action}: `{undo}` brings them "
+                    f"back; `takeback install {agent}` keeps what is there and adds what is missing"
+                )
+                yield entry.action, said
+
+
+def _done(workspace: Workspace, agent: str, name: str, version: Version) -> str:
+    """What happened to hooks of ours since this version, in a word."""
+    before = (workspace.files.text(version) or b"").decode(errors="replace")
+    ours: list[str] = []
+    try:
+        ours = settings.commands(agent, before)
+        now = apply.read(workspace.root / name)
+        if _is_off(agent, now) and not _is_off(agent, before):  # also those that stand in another file
+            return "switched off"
+        if not ours:  # there was nothing to lose
+            return ""
+        if settings.missing(agent, now):
+            return "taken out"
+        return "changed" if settings.hooks(agent, now) != settings.hooks(agent, before) else ""
+    except TakebackError:
+        return "spoilt" if ours else ""
+
+
+def _is_off(agent: str, text: str) -> bool:
+    """Whether settings tell the agent to run no hooks. What it cannot read tells it nothing."""
+    try:
+        return bool(settings.switched_off(agent, text))
+    except UsageError:
+        return False

@@ -1,0 +1,186 @@
+"""What an agent is told after a human took something back, so that it does not believe in files that are gone.
+
+It is told once, at the next event of its session that can carry it. What was told is kept in a file of the state
+folder, before the answer goes out. If that answer is lost, the client tells the same event again, and is told again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from takeback.agents.event import Event
+from takeback.core import events as e
+from takeback.core import ids
+from takeback.core.change import Target
+from takeback.core.entities import RecordedAction
+from takeback.core.history import History
+from takeback.core.lifecycle import Life
+from takeback.system import crash_points
+from takeback.system.durable import replace
+from takeback.workspace.workspace import Workspace
+
+TOLD = crash_points.crash_point("agent-told")
+
+FILE = "told.json"
+KEPT_MAX = 500
+NAMES_MAX = 12
+NAME_CHARS_MAX = 120
+ROLLBACKS_MAX = 4
+CHARS_MAX = 2000
+EARLIER = "as before a change of yours"
+READ_AGAIN = "Read files again before you rely on them or edit them."
+
+_BEGINNINGS = {
+    "undo": "The user took back what you did",
+    "redo": "The user brought back what had been taken back",
+    "restore": "The user restored the workspace to an earlier checkpoint",
+}
+_GONE = (e.Did.REMOVED, e.Did.CANCELLED)
+_STAYED = (e.Did.KEPT, e.Did.CONFLICT, e.Did.FAILED, e.Did.UNVERIFIABLE)
+
+
+def news(opened: Workspace, key: str, event: Event) -> str:
+    """What was taken back of what the agent of this event did, as far as it was not told yet."""
+    history = opened.history
+    runs = history.keyed_runs.get(key)
+    if not runs or not history.rollbacks or ids.seq_of(history.rollbacks[-1]) < ids.seq_of(runs[0]):
+        return ""
+    with opened.lock.held():
+        marks = _read(opened)
+        name, now = f"{key} {event.actor}", f"{event.name} {event.call or event.prompt}"
+        since, upto, at = marks.get(name, (runs[0], runs[0], ""))
+        since = since if at == now else upto
+        fresh = _since(history, since, runs, event)
+        if not fresh:
+            return ""
+        marks.pop(name, None)
+        marks[name] = (since, fresh[-1].rollback.id, now)
+        kept = dict(list(marks.items())[-KEPT_MAX:])
+        replace(opened.state / FILE, json.dumps(kept).encode())
+    crash_points.reach(TOLD)
+    return said(fresh)
+
+
+class News(NamedTuple):
+    """A rollback, and what it did about what one agent had done."""
+
+    rollback: RecordedAction
+    items: list[e.Item]
+    of: list[RecordedAction]
+
+
+def _since(history: History, id: str, runs: Sequence[str], event: Event) -> list[News]:
+    """The rollbacks after this one that are done and concern the agent of an event, oldest first."""
+    found: list[News] = []
+    for rollback in (history.actions[id] for id in reversed(history.rollbacks)):
+        if rollback.seq <= ids.seq_of(id):
+            break
+        behind = [(item, list(_behind(history, item.settles))) for item in rollback.items]
+        mine = [(item, of) for item, of in behind if any(_is_mine(action, runs, event) for action in of)]
+        if rollback.life is Life.DONE and mine:
+            found.append(News(rollback, [item for item, _ in mine], [a for _, of in mine for a in of]))
+    return found[::-1]
+
+
+def _behind(history: History, named: Iterable[str]) -> Iterator[RecordedAction]:
+    """These actions; for rollbacks among them, those that they were about."""
+    for action in (history.actions[id] for id in named):
+        if action.is_rollback:
+            yield from _behind(history, {id for item in action.items for id in item.settles})
+        else:
+            yield action
+
+
+def _is_mine(action: RecordedAction, runs: Iterable[str], event: Event) -> bool:
+    """Whether it was done in this session: by this subagent; or, for the agent itself, by whomever of it."""
+    return action.stream in runs and (not event.actor or action.actor.endswith(f":{event.actor}"))
+
+
+def said(fresh: Sequence[News]) -> str:
+    """How each path is now, once, in a few sentences of bounded length."""
+    told = _net(fresh)
+    older, latest = told[:-ROLLBACKS_MAX], told[-ROLLBACKS_MAX:]
+    sentences = [
+        _sentence(kind, EARLIER, items)
+        for kind in _BEGINNINGS
+        if (items := [item for one, some in older if one.rollback.kind == kind for item in some])
+    ]
+    sentences += [_sentence(one.rollback.kind, f"as before {_clock(one)}", items) for one, items in latest]
+    text = " ".join(sentences)
+    return f"{text if len(text) <= CHARS_MAX else text[: CHARS_MAX - 1] + '…'} {READ_AGAIN}"
+
+
+def _net(fresh: Sequence[News]) -> list[tuple[News, list[e.Item]]]:
+    """Each rollback with the paths on which it had the last word. What a later one left alone is as it was."""
+    last: dict[Target, tuple[int, e.Item]] = {}
+    for number, one in enumerate(fresh):
+        for item in _worth_a_word(one):
+            if item.did not in _STAYED or item.target not in last:
+                last[item.target] = (number, item)
+    words: dict[int, list[e.Item]] = {}
+    for number, item in last.values():
+        words.setdefault(number, []).append(item)
+    return [(fresh[number], words[number]) for number in sorted(words)] or [(fresh[-1], [])]
+
+
+def _clock(one: News) -> str:
+    return time.strftime("%H:%M", time.localtime(min(action.began_us for action in one.of) / 1e6))
+
+
+def _sentence(kind: str, before: str, items: Iterable[e.Item]) -> str:
+    state = "again as you had left it" if kind == "redo" else before
+    states = {"are": [], "gone": [], "merged": [], "stayed": []}  # type: dict[str, list[str]]
+    for item in items:
+        became = "gone" if item.did in _GONE else "stayed" if item.did in _STAYED else "are"
+        states["merged" if item.did is e.Did.MERGED else became].append(_name(item.target.said))
+    parts = [
+        _part(states["are"], f"is {state}", f"are {state}"),
+        _part(states["gone"], "no longer exists", "no longer exist"),
+        _part(states["merged"], "has only your part taken out", "have only your part taken out"),
+        _part(states["stayed"], "stays as it is", "stay as they are"),
+    ]
+    return f"{_BEGINNINGS[kind]}: {'; '.join(filter(None, parts)) or 'nothing had changed'}."
+
+
+def _worth_a_word(one: News) -> list[e.Item]:
+    """Not what only had its time put back, and folders only where there is nothing else."""
+    made = {change.target: change for change in one.rollback.changes}
+    told = [
+        item
+        for item in one.items
+        if item.did is not e.Did.ALREADY
+        and not ((change := made.get(item.target)) and change.before == change.after)
+    ]
+    plain = [
+        item
+        for item in told
+        if not ((change := made.get(item.target)) and (change.after or change.before).id.startswith("d:"))
+    ]
+    return plain or told
+
+
+def _part(names: list[str], one: str, many: str) -> str:
+    if not names:
+        return ""
+    more = len(names) - NAMES_MAX
+    shown = [*names[:NAMES_MAX], f"{more} more"] if more > 0 else names
+    listed = " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    return f"{listed} {one if len(names) == 1 else many}"
+
+
+def _name(text: str) -> str:
+    """A name on one line: it stands in what a model reads."""
+    line = " ".join(text.split())
+    return line if len(line) <= NAME_CHARS_MAX else line[: NAME_CHARS_MAX - 1] + "…"
+
+
+def _read(opened: Workspace) -> dict[str, tuple[str, str, str]]:
+    """What was told to whom. A damaged file only means that something is told twice."""
+    try:
+        found = json.loads((opened.state / FILE).read_bytes())
+        return {str(name): (str(since), str(upto), str(at)) for name, (since, upto, at) in found.items()}
+    except (FileNotFoundError, ValueError, TypeError, AttributeError):
+        return {}

@@ -1,0 +1,174 @@
+"""What every command shares: where it works, and how it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from takeback.cli.progress import TerminalProgress
+from takeback.errors import UsageError
+from takeback.settings import environment
+
+if TYPE_CHECKING:
+    from takeback.workspace.workspace import Workspace
+from takeback.cli.text import _STEERING, echo
+
+
+class CommandContext(msgspec.Struct):
+    """One call of the command line."""
+
+    directory: str = "."
+    json: bool = False
+    to_stderr: bool = False
+    opened: list[Workspace] = []
+    progress: TerminalProgress = msgspec.field(default_factory=TerminalProgress)
+
+    def workspace(self) -> Workspace:
+        """The protected workspace that is meant, or an error that says how to protect it."""
+        # What opens files is loaded when it is used: `takeback --version` and `--help` need none of it.
+        from takeback.workspace.opening import find_workspace, join_workspace, lost_at
+
+        found = find_workspace(".", progress=self.progress) or join_workspace(".", progress=self.progress)
+        if found is None and (gone := lost_at(".")):
+            raise gone.error
+        if found is None:
+            raise UsageError(
+                f"{os.getcwd()} is not protected yet, so nothing is recorded",
+                hint="`takeback init` begins; so do `takeback run -- COMMAND` and, for a coding agent, "
+                "`takeback install AGENT`",
+            )
+        self.opened.append(found)
+        find_modules_at(found.root)
+        return found
+
+    def protect(
+        self, *, allow_home: bool = False, asking: bool = False, accept_config: bool = False
+    ) -> Workspace:
+        """The workspace that is meant; one that is not protected yet is from now on.
+
+        With `asking` a human on a terminal is asked about settings that need one; `accept_config` is their answer.
+        """
+        from takeback.cli import consent
+        from takeback.storage.state.registry import Registry
+        from takeback.workspace.locate import find_root
+        from takeback.workspace.opening import open_workspace
+        from takeback.workspace.store.journal import is_begun
+
+        registry = Registry(environment.state_home())
+        root = find_root(".", registry)
+        state = registry.state_of(root if registry.knows(root) else registry.moved(root) or root)
+        is_new = not is_begun(state)
+        asking = asking and not self.json
+        if is_new and (asking or accept_config):
+            consent.before_opening(root, state, accept=accept_config)
+        workspace = open_workspace(root, watching=False, progress=self.progress, allow_home=allow_home)
+        self.opened.append(workspace)
+        find_modules_at(workspace.root)
+        if not is_new and (asking or accept_config):
+            consent.after_opening(workspace, accept=accept_config)
+        return workspace
+
+    def data(self, value: Any) -> None:
+        """Print the one JSON object of this command."""
+        echo_json(msgspec.json.encode(value).decode())
+
+    def line(self, text: str = "") -> None:
+        echo(text, err=self.to_stderr)
+
+
+class TakebackCommand(click.Command):
+    """A command that knows -C and --json, as every command does."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **(kwargs | {"add_help_option": False}))
+        self.params += _common_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        session: CommandContext = ctx.obj
+        directory = ctx.params.pop("directory")
+        enter(directory or session.directory)
+        session.json = ctx.params.pop("json") or session.json
+        session.progress.wanted &= not session.json
+        try:
+            return super().invoke(ctx)
+        finally:
+            session.progress.done()
+            for note in [note for workspace in session.opened for note in workspace.notices]:
+                click.echo(f"takeback: {note}", err=True)
+
+
+class TakebackGroup(click.Group):
+    """Commands under one word. -C and --json may stand before or after the last of them."""
+
+    command_class = TakebackCommand
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **(kwargs | {"add_help_option": False}))
+        self.params += _common_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        session: CommandContext = ctx.obj
+        session.directory = ctx.params.pop("directory") or session.directory
+        session.json = ctx.params.pop("json")
+        return super().invoke(ctx)
+
+
+def _common_options() -> list[click.Parameter]:
+    return [
+        # Click's own help option ends in a full stop.
+        click.Option(
+            ["-h", "--help"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_help,
+            help="Show this message and exit",
+        ),
+        click.Option(
+            ["-C", "directory"], metavar="DIR", help="Work in this folder instead of the current one"
+        ),
+        click.Option(["--json", "json"], is_flag=True, help="Print one JSON object"),
+    ]
+
+
+def find_modules_at(root: Path) -> None:
+    """Find tools and undo handlers of the project, as Python started at its top would.
+
+    Last, so that a file there does not take the place of an installed module.
+    """
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
+
+
+def enter(directory: str) -> None:
+    """Work there, so that every path is meant from there."""
+    try:
+        if directory != ".":
+            environment.began_in(os.getcwd())
+            os.chdir(directory)
+    except OSError as error:
+        raise UsageError(
+            f"{directory} is not a folder ({error.strerror}); nothing was done",
+            hint="name the workspace with -C DIR",
+        ) from error
+
+
+def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+def echo_json(text: str) -> None:
+    """Print JSON. On a terminal what would steer it is spelt out as JSON does, so that it still reads the same."""
+    click.echo(_STEERING.sub(_spelt_as_json, text) if sys.stdout.isatty() else text)
+
+
+def _spelt_as_json(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"

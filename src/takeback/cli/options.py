@@ -1,0 +1,68 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+PREVIEW = click.option("--preview", is_flag=True, help="Show what would be done and change nothing")
+ON_CONFLICT = click.option(
+    "--on-conflict",
+    type=click.Choice(["stop", "keep", "merge", "overwrite"]),
+    default="stop",
+    show_default=True,
+    help="Where somebody else changed the same file since: stop everything, keep theirs, merge, or overwrite",
+)
+
+INTERVAL_MAX_S = 7 * 86400
+_UNITS_S = {"s": 1, "m": 60, "h": 3600}
+
+
+def interval(_ctx: click.Context, parameter: click.Parameter, written: str | None) -> float | None:
+    """The seconds of a length of time, such as `30s`, `5m` or `1h`."""
+    if written is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})([smh])", written)
+    seconds = int(found[1]) * _UNITS_S[found[2]] if found else 0
+    if not 1 <= seconds <= INTERVAL_MAX_S:
+        raise click.BadParameter(
+            f"{written!r} is not an interval from 1s to a week: write 30s, 5m or 1h", param=parameter
+        )
+    return seconds
+
+
+def intervals(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+    """Let the shell complete a length of time."""
+    return [text for text in ("1m", "5m", "15m", "1h") if text.startswith(begun)]
+
+
+def ids_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Let the shell complete ids. What finds them is loaded when a shell asks, and not before."""
+
+    def complete(ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+        from takeback.cli.completion import offered
+
+        return offered(kind, ctx, begun)
+
+    return complete
+
+
+def agents(ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+    """Let the shell complete the names of agents."""
+    from takeback.cli.completion import offered_agents
+
+    return offered_agents(ctx, begun)
+
+
+def clients(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+    """Let the shell complete the coding agents that can be protected."""
+    from click.shell_completion import CompletionItem
+
+    from takeback.agents.clients import CLIENTS
+
+    return [
+        CompletionItem(name, help=client.title) for name, client in CLIENTS.items() if name.startswith(begun)
+    ]

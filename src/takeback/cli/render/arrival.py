@@ -1,0 +1,131 @@
+"""`takeback resume RUN --into DIR`: what it says, before and after."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from takeback.cli.render.runs import command_of, standing_data, steps_done
+from takeback.cli.text import ago, iso, plural
+from takeback.core.entities import RecordedRun
+from takeback.core.history import History
+from takeback.core.lifecycle import Life
+from takeback.settings import environment
+from takeback.workspace.store.bring import Arrival, Outlook
+
+PLAN = ("plan", "run")
+
+
+def outlook_data(outlook: Outlook, run: str) -> dict[str, Any]:
+    seat, moves = outlook.seat, outlook.history.moves
+    return {
+        "preview": True,
+        "workspace": outlook.workspace,
+        "into": str(outlook.root),
+        "seat": {
+            "host": seat.place.host,
+            "root": seat.place.root,
+            "since": iso(seat.since_us),
+            "here": outlook.is_here,
+            "left_s": round(seat.left_us / 1e6, 3),
+        }
+        if seat
+        else None,
+        "stays": outlook.stays,
+        "again": sorted(moves.unseen),
+        "run": standing_data(outlook.history, outlook.history.runs[run]) if run else None,
+    }
+
+
+def outlook_lines(outlook: Outlook, run: str) -> list[str]:
+    history, seat = outlook.history, outlook.seat
+    if outlook.is_here:
+        return [f"{outlook.workspace} sits in {outlook.root} already. Nothing would be brought."]
+    lines = [f"Would bring {outlook.workspace} into {outlook.root}, as it was recorded {_when(history)}."]
+    if seat and seat.is_live:
+        lines.append(
+            f"  not now: it sits in {seat.place.said}, which showed a sign of life; "
+            f"if it is silent, in {seat.left_us / 1e6:.0f} s"
+        )
+    elif seat:
+        lines.append(f"  it sits in {seat.place.said}, which is silent; whatever comes back there is refused")
+    if again := history.moves.unseen:
+        lines.append(
+            f"  {plural(len(again), 'call')} would be made again: what was done to files was not recorded"
+        )
+    lines += [f"  not brought: {what}" for what in outlook.stays]
+    if run:
+        found = history.runs[run]
+        done = plural(len(steps_done(history, found)), "step")
+        lines.append(f"  {run} ({found.began.name}): {found.life}, {done} done")
+    return [*lines, "Nothing was changed."]
+
+
+def arrival_data(arrival: Arrival, outlook: Outlook) -> dict[str, Any]:
+    return {
+        "workspace": outlook.workspace,
+        "into": str(arrival.root),
+        "from": outlook.seat.place.said if outlook.seat else None,
+        "fence": arrival.seat.fence,
+        "new": arrival.is_new,
+        "files": arrival.files,
+        "databases": arrival.databases,
+        "unlike": list(arrival.unlike),
+        "again": list(arrival.again),
+        "stays": [*arrival.stays, *outlook.stays],
+    }
+
+
+def arrival_lines(arrival: Arrival, outlook: Outlook) -> list[str]:
+    if not arrival.is_new:
+        return [f"{outlook.workspace} sits in {arrival.root}."]
+    databases = f" and {plural(arrival.databases, 'database')}" if arrival.databases else ""
+    what = f"{plural(arrival.files, 'path')}{databases}, read again and as recorded {_when(outlook.history)}"
+    lines = [f"Brought {outlook.workspace} into {arrival.root}: {what}."]
+    if outlook.seat:
+        lines.append(f"  it sat in {outlook.seat.place.said}; whatever comes back there is refused")
+    if arrival.unlike:
+        lines.append(f"  {plural(len(arrival.unlike), 'path')} could not be given the recorded owner")
+    if arrival.again:
+        count = plural(len(arrival.again), "call")
+        lines.append(f"  {count} made after that record will be made again: {', '.join(arrival.again[:5])}")
+    return [*lines, *(f"  not brought: {what}" for what in (*arrival.stays, *outlook.stays))]
+
+
+def _when(history: History) -> str:
+    return ago(history.moves.looked_us) if history.moves.looked_us else "never"
+
+
+# Going on
+
+
+def plan_of(history: History, run: RecordedRun) -> list[str]:
+    """How the plan that a run carries out is run again, here; nothing where it is no plan in a file."""
+    words, _ = command_of(history, run)
+    for at in range(1, len(words) - 2):
+        is_ours = Path(words[at - 1]).name in ("takeback", "__main__.py")
+        if is_ours and words[at : at + 2] == PLAN and words[at + 2] != "-":
+            return [sys.executable, "-m", "takeback", *words[at:]]
+    return []
+
+
+def program_of(history: History, run: RecordedRun) -> tuple[list[str], str]:
+    """How the program of a run is started again, here, and in which folder."""
+    words, folder = command_of(history, run)
+    if words and not os.path.exists(words[0]) and Path(words[0]).name.startswith("python"):
+        words = (sys.executable, *words[1:])  # the interpreter of another machine
+    return list(words), folder
+
+
+def going_on(history: History, run: RecordedRun) -> str:
+    """What a person types to go on with a run."""
+    words, folder = program_of(history, run)
+    if not run.began.key or run.life is not Life.INTERRUPTED:
+        return ""
+    if not words:
+        return f"run your program again: it finds {run.id} by the key {run.began.key!r}"
+    where = f"cd {shlex.quote(folder)} && " if folder and folder != environment.folder() else ""
+    return where + shlex.join(words)

@@ -1,0 +1,172 @@
+"""What `takeback run` says when the command has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from takeback.cli.render.history import counted, made
+from takeback.cli.text import iso, plural, shortened
+from takeback.core.change import Change
+from takeback.core.entities import RecordedAction
+from takeback.core.events import ActionBegan, Effect
+from takeback.core.history import History
+from takeback.core.policy import Foreseen
+from takeback.core.selection import inside
+from takeback.engine.describe.diff import verb
+from takeback.engine.gate.foresight import leaves_something, why_irreversible
+from takeback.engine.rollback.report import RollbackReport
+from takeback.engine.tracking.command import Child
+from takeback.engine.tracking.tracker import is_part
+from takeback.ports.foresight import Survey
+from takeback.resources.postgres.guarded import GuardedDatabases
+from takeback.resources.postgres.psql import look
+from takeback.shell.judgement import Judgement
+from takeback.shell.languages.sql import changes_rows_only
+from takeback.workspace.workspace import Workspace
+
+NOT_CAPTURED = "was not captured"
+MISSED_SHOWN = 5
+OUTSIDE = "outside"
+
+
+def warning_lines(judged: Judgement, survey: Survey) -> list[str]:
+    """What is said before a command starts: what of it cannot be taken back, and how its user could help it."""
+    lines = []
+    if why := why_irreversible(judged):
+        lines.append(f"takeback: this cannot be taken back: {shortened(why, 160)}")
+        lines += [f"  by hand: {judged.main.back}"] if judged.main and judged.main.back else []
+    lines += [f"takeback: outside the workspace, {shortened(text, 160)}" for text in _few(survey)]
+    return lines
+
+
+def guarded_rows(
+    places: GuardedDatabases, words: Sequence[str], found: Foreseen, lines: list[str]
+) -> tuple[Foreseen, list[str]]:
+    """The effect of a command and what is said of it, with what is known of a database under guard."""
+    looked = look(words, places, changes_rows_only) if found.effect is Effect.IRREVERSIBLE else None
+    if looked is None or (looked.sure and not looked.name):
+        return found, lines
+    if not looked.sure:
+        names = ", ".join(place.name for place in places.living())
+        head = f", unless it is rows of {names}, which is under guard"
+        return found, [
+            line.replace("cannot be taken back", f"cannot be taken back{head}", 1) for line in lines
+        ]
+    come_back = f"takeback: rows that this changes in {looked.name} come back with undo"
+    if looked.whole:
+        return Foreseen(Effect.RESTORABLE), [come_back]
+    why = f"not every table of {looked.name} is under guard"
+    return Foreseen(Effect.UNKNOWN, why), [f"{come_back}, where its table is under guard"]
+
+
+def _few(survey: Survey) -> list[str]:
+    """What is not captured, as far as anybody wants to read it."""
+    every = [*survey.missed, *survey.stated]
+    more = len(every) - MISSED_SHOWN
+    return [*every[:MISSED_SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
+
+
+def summary_lines(
+    workspace: Workspace, action: RecordedAction, child: Child, called: str, *, undoing: bool
+) -> list[str]:
+    """One line on what changed, and how to take it back. Nothing where there is nothing to say."""
+    seconds = (action.ended_us - action.began_us) / 1e6
+    ending = child.why or (f"failed with exit code {child.code}" if child.code else "done")
+    called, lines = shortened(called, 60), []
+    history = workspace.history
+    actions = inside(history, [action.id])
+    parts = _parts(history, actions)
+    if changes := made(history, action):
+        calls = len(actions) - 1 - len(parts)
+        whose = f"It, with the {plural(calls, 'call')} inside it," if calls else "It"
+        whose = f"In {plural(len(parts), 'part')} {whose[0].lower()}{whose[1:]}" if parts else whose
+        lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
+        if not undoing:
+            inner = [history.actions[id] for id in actions]
+            more = any(leaves_something(one) or one.is_unknown for one in inner)
+            every = "take back files" if more else "take it all back"
+            whole = action.stream if parts else action.id
+            lines.append(f"  {every.ljust(16)}   takeback undo {whole}")
+            if changed := [part for part in parts if history.entries(part)][-1:]:
+                lines.append(f"  its last part      takeback undo {changed[0]}")
+            lines.append(f"  look first         takeback diff {whole}")
+    elif child.code:
+        lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
+    if any(history.actions[id].is_unknown for id in actions):
+        lines.append("  unknown            whether it did anything elsewhere")
+    lines += _on_the_outside(action.began)
+    trespasses = workspace.locks.after(action)
+    lines += [f"  changed under another's lock: {one}" for one in trespasses[:MISSED_SHOWN]]
+    marks = [mark for name, mark in workspace.history.marks.items() if name != OUTSIDE]
+    stated = (text for mark in marks for text in mark.stated)
+    missed = [f"  not recorded: {shortened(text, 160)}" for text in stated if NOT_CAPTURED in text]
+    lines += missed[:MISSED_SHOWN]
+    if living := workspace.tracker.living(action.id):
+        numbers = ", ".join(map(str, living))
+        lines.append(f"  still running: process {numbers}; end it before you take anything back")
+    return lines
+
+
+def _parts(history: History, actions: Sequence[str]) -> list[str]:
+    """The parts that a command was cut into, among these actions."""
+    return [id for id in actions if is_part(history.actions[id])]
+
+
+def _on_the_outside(began: object) -> list[str]:
+    """What of the paths outside the workspace was captured, and what was not."""
+    if not isinstance(began, ActionBegan):
+        return []
+    lines = []
+    if began.outside:
+        more = f" and {len(began.outside) - 1} more" if len(began.outside) > 1 else ""
+        lines.append(f"  captured outside the workspace: {shortened(began.outside[0], 120)}{more}")
+    stated = [text for mark in began.marks if mark.resource == OUTSIDE for text in mark.stated]
+    missed = [*began.uncaptured, *stated]
+    return lines + [f"  not recorded: {shortened(text, 160)}" for text in missed[:MISSED_SHOWN]]
+
+
+def summary_data(
+    workspace: Workspace, action: RecordedAction, child: Child, report: RollbackReport | None
+) -> str:
+    body = {
+        "action": action.id,
+        "run": action.stream,
+        "effect": action.began.effect.value if isinstance(action.began, ActionBegan) else None,
+        "exit_code": child.code,
+        "outside": list(getattr(action.began, "outside", ())),
+        "uncaptured": list(getattr(action.began, "uncaptured", ())),
+        "why": child.why,
+        "at": iso(action.began_us),
+        "changes": len({change.target for change in made(workspace.history, action)}),
+        "locked_by_others": [str(one) for one in workspace.locks.after(action)],
+        "parts": _parts(workspace.history, inside(workspace.history, [action.id])),
+        "background": workspace.tracker.living(action.id),
+        "undo": report.data() if report else None,
+    }
+    return msgspec.json.encode(body).decode()
+
+
+def _counted(changes: tuple[Change, ...]) -> str:
+    """`changed 6 files, deleted 2, created 1`. Folders count only where nothing else does."""
+    others = [change for change in changes if change.target.resource != "files"]
+    found = [change for change in changes if change.target.resource == "files"]
+    if others:
+        # That a folder was touched says nothing where something else was done in it.
+        found = [change for change in found if change.before != change.after]
+    if not found:
+        return f"changed {counted(others)}"
+    if others:
+        return f"{_counted(tuple(found))}; and changed {counted(others)}"
+    files = [c for c in changes if not c.after.id.startswith("d:") and not c.before.id.startswith("d:")]
+    counts: dict[str, int] = {}
+    for change in files or changes:
+        counts[verb(change)] = counts.get(verb(change), 0) + 1
+    words = [
+        f"{did} {counts[did]:,}" for did in ("changed", "deleted", "created", "touched") if did in counts
+    ]
+    noun = "file" if files else "folder"
+    noun += "s" if counts[words[0].split()[0]] != 1 else ""
+    first, *rest = words
+    return ", ".join([f"{first} {noun}", *rest])

@@ -1,0 +1,344 @@
+"""How runs read, with their steps, their calls, their questions and what they remember."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from takeback.cli.render.history import (
+    counted,
+    is_folder,
+    run_data,
+    step_undone,
+    taken_back,
+    undone,
+    what_run,
+)
+from takeback.cli.text import ago, iso, plural, shortened, until
+from takeback.core.change import Change
+from takeback.core.entities import Approval, RecordedAction, RecordedRun, RecordedStep
+from takeback.core.history import History
+from takeback.core.ids import seq_of
+from takeback.core.lifecycle import Life
+from takeback.core.memory import flatten, keys_of
+from takeback.core.values import view
+from takeback.engine.describe.replay import RunSnapshot
+from takeback.engine.describe.wording import call_text, is_call, short
+from takeback.engine.runs.recorded_calls import in_doubt, stands
+from takeback.errors import ContentGone, RunBusy, SeatLost
+from takeback.workspace.workspace import Workspace
+
+T = TypeVar("T")
+
+
+def settle(workspace: Workspace) -> None:
+    """Find out what is true now of what a crash left open; not while somebody is at work."""
+    if workspace.history.has_unended or workspace.history.open_runs():
+        with suppress(RunBusy, SeatLost):
+            workspace.recover()
+
+
+# What a run has done
+
+
+def calls_of(history: History, run: RecordedRun, step: str = "") -> list[RecordedAction]:
+    """What a run did by calls, in order; or what one step did."""
+    every = [history.actions[id] for id in run.actions]
+    return [a for a in every if is_call(history, a) and (not step or getattr(a.began, "step", "") == step)]
+
+
+def doubtful(history: History, run: RecordedRun) -> list[RecordedAction]:
+    """Calls of which nobody can tell whether they happened."""
+    return [action for action in calls_of(history, run) if in_doubt(history, action)]
+
+
+def way_to_settle(id: str) -> str:
+    """How a human says whether a call in doubt happened."""
+    return f"takeback settle {id} --happened   or   --did-not"
+
+
+def steps_done(history: History, run: RecordedRun) -> list[RecordedStep]:
+    """The steps that are done and still stand."""
+    return [s for s in run.steps.values() if s.life is Life.DONE and stands(history, s)]
+
+
+def waits_for_a_decision(history: History, run: RecordedRun) -> bool:
+    """Whether somebody should continue this run or take it back."""
+    if run.life is Life.HANDED_OVER:
+        return True
+    if run.life is not Life.INTERRUPTED:
+        return False
+    gone = taken_back(history, run.actions, "taken back") == "taken back"
+    return not gone and bool(run.began.key or any(history.live(id) for id in run.actions))
+
+
+# How to go on
+
+
+class Way(msgspec.Struct, frozen=True):
+    """What a person can do about a run that stands still: what it does, the command if there is one, a remark."""
+
+    does: str
+    command: str = ""
+    remark: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.command}   ({self.remark})"
+            if self.command and self.remark
+            else self.command or self.remark
+        )
+
+
+def ways_on(history: History, run: RecordedRun) -> list[Way]:
+    """What a person can do about a run that stands still."""
+    ways: list[Way] = []
+    if run.life is Life.HANDED_OVER:
+        if not run.taken_by:
+            ways.append(Way("look after it", f"takeback handover take {run.id}"))
+        ways += _ways_to_give_back(run, doubtful(history, run))
+    elif run.began.key and run.began.command:
+        command = shortened(shlex.join(command_of(history, run)[0]), 60)
+        ways.append(Way("continue", f"takeback resume {run.id} --exec", command))
+    elif run.began.key:
+        ways.append(
+            Way("continue", "", f"run your program again: it finds {run.id} by the key {run.began.key!r}")
+        )
+    if any(history.live(id) for id in run.actions):
+        ways.append(Way("take it back", f"takeback undo {run.id}"))
+    return ways
+
+
+def _ways_to_give_back(run: RecordedRun, unsure: list[RecordedAction]) -> list[Way]:
+    command = f"takeback handover return {run.id}"
+    if len(unsure) != 1:
+        remark = f"with --happened ID or --never ID for each of {plural(len(unsure), 'call')} in doubt"
+        return [Way("give it back", command, remark if unsure else "")]
+    (call,) = unsure
+    return [
+        Way(f"{call.name} happened", f"{command} --happened {call.id}"),
+        Way("it never did", f"{command} --never {call.id}"),
+    ]
+
+
+def standing_lines(history: History, run: RecordedRun) -> list[str]:
+    """A run that stands still: why, how far it came, what is in doubt, and how to go on."""
+    head = f"{run.id}  {shortened(run.began.name, 60)}: {run.life} {ago(run.ended_us or run.began_us)}"
+    if run.taken_by:
+        head += f", taken by {run.taken_by}"
+    lines = [head]
+    if run.why:
+        lines.append(f"  {shortened(str(view(run.why)), 200)}")
+    if run.steps:
+        done = {step.name for step in steps_done(history, run)}
+        stopped = [s.name for s in run.steps.values() if s.name not in done]
+        where = f", stopped in {stopped[-1]}" if stopped else ""
+        lines.append(f"  {plural(len(done), 'step')} done{where}")
+    for action in calls_of(history, run):
+        if in_doubt(history, action):
+            lines.append(f"  in doubt: {action.id} {action.name}: {action.why}")
+        elif action.life is Life.SETTLED:
+            lines.append(f"  {action.id} {action.name} was in doubt: {action.why}")
+    ways = ways_on(history, run)
+    width = max((len(way.does) for way in ways), default=0)
+    return lines + [f"  {way.does.ljust(width)}   {way}" for way in ways]
+
+
+def standing_data(history: History, run: RecordedRun) -> dict[str, Any]:
+    return run_data(run) | {
+        "steps_done": [step.id for step in steps_done(history, run)],
+        "in_doubt": [action.id for action in doubtful(history, run)],
+        "command": list(command_of(history, run)[0]),
+        "folder": command_of(history, run)[1],
+        "can_be_executed": can_be_executed(run),
+        "next": [
+            {"does": way.does, "command": way.command or None, "remark": way.remark}
+            for way in ways_on(history, run)
+        ],
+    }
+
+
+def command_of(history: History, run: RecordedRun) -> tuple[tuple[str, ...], str]:
+    """The program of a run and its folder, as they are where the workspace sits now."""
+    here, began = partial(history.moves.here, seq=seq_of(run.id)), run.began
+    return tuple(map(here, began.command)), here(began.folder)
+
+
+def can_be_executed(run: RecordedRun) -> bool:
+    """Whether starting its program again goes on with this very run."""
+    return run.life is Life.INTERRUPTED and bool(run.began.key and run.began.command)
+
+
+# Questions
+
+
+def approval_lines(approval: Approval, *, asking: bool = True) -> list[str]:
+    """A question, and how it was answered or can be."""
+    asked = approval.asked
+    lines = [f"{approval.id}  {call_text(asked.name, asked.arguments)}  {asked.effect}"]
+    if asked.why:
+        lines.append(f"  why       {asked.why}")
+    lines.append(f"  run       {approval.run}, asked {ago(approval.asked_us)}")
+    lines.append(f"  payload   {asked.payload}")
+    if approval.life is not Life.OPEN:
+        by = f" by {approval.actor}" if approval.actor else ""
+        lines.append(f"  answer    {approval.life}{by}{': ' + approval.why if approval.why else ''}")
+    elif asking:
+        lines.append(
+            f"  allow     takeback approve {approval.id}   (exactly this, once, for {_left(approval)})"
+        )
+        lines.append(f"  refuse    takeback deny {approval.id}")
+    return lines
+
+
+def _left(approval: Approval) -> str:
+    return until(approval.asked.expires_us)
+
+
+def approval_data(approval: Approval) -> dict[str, Any]:
+    asked = approval.asked
+    return {
+        "id": approval.id,
+        "kind": "approval",
+        "run": approval.run,
+        "name": asked.name,
+        "effect": asked.effect.value,
+        "arguments": asked.arguments,
+        "payload": asked.payload,
+        "why": asked.why,
+        "at": iso(approval.asked_us),
+        "expires": iso(asked.expires_us),
+        "state": approval.life.value,
+        "answered_by": approval.actor,
+        "answer": approval.why,
+    }
+
+
+# Any past moment
+
+
+def call_line(workspace: Workspace, history: History, action: RecordedAction) -> str:
+    """One call: what it was given, how it ended, what it gave."""
+    text = f"{action.id}  {call_text(action.name, getattr(action.began, 'arguments', None))}"
+    if in_doubt(history, action):
+        return f"{text}  in doubt: {action.why}"
+    if action.life not in (Life.DONE, Life.SETTLED):
+        return f"{text}  {action.life}{': ' + action.why if action.why else ''}"
+    if word := undone(history, action.id):
+        text += f"  {word}"
+    value = result_of(workspace, action)
+    return f"{text}  gave {short(value)}" if value is not None else text
+
+
+def result_of(workspace: Workspace, action: RecordedAction) -> Any:
+    """What a call gave, as it may be seen."""
+    if not action.full:
+        return view(action.result)
+    try:
+        return view(workspace.result(action))
+    except ContentGone:
+        return action.result
+
+
+def state_lines(workspace: Workspace, state: RunSnapshot, most: int = 0) -> list[str]:
+    """How a run stood at a moment: its steps, its calls with their results, its questions, its memory.
+
+    With `most` only the last so many of each.
+    """
+    history, run = state.history, state.run
+    asked = [a for a in history.approvals.values() if a.run == run.id]
+    values = flatten(view(state.memory)) if state.memory else {}
+    wide = max((len(step.id) for step in run.steps.values()), default=0)
+    return [
+        *_part(
+            "steps",
+            _last(run.steps.values(), most),
+            lambda s: f"{s.id.ljust(wide)}  {s.name}  {_step_life(history, run, s)}",
+        ),
+        *_part("calls", _last(calls_of(history, run), most), lambda a: call_line(workspace, history, a)),
+        *_part(
+            "questions",
+            _last(asked, most),
+            lambda a: f"{a.id}  {call_text(a.asked.name, a.asked.arguments)}  {a.life}",
+        ),
+        *_part(
+            "memory",
+            _last(values.items(), most),
+            lambda item: f"{'/'.join(keys_of(item[0]))} = {short(item[1])}",
+        ),
+    ]
+
+
+def _last(items: Iterable[T], most: int) -> tuple[int, list[T]]:
+    """The last of these, and how many come before them."""
+    every = list(items)
+    left_out = max(len(every) - most, 0) if most else 0
+    return left_out, every[left_out:]
+
+
+def _part(title: str, chosen: tuple[int, list[T]], line: Callable[[T], str]) -> list[str]:
+    left_out, items = chosen
+    if not items:
+        return []
+    more = [f"    … {left_out:,} before; --all lists them"] if left_out else []
+    return [f"  {title}", *more, *(f"    {line(item)}" for item in items)]
+
+
+def _step_life(history: History, run: RecordedRun, step: RecordedStep) -> str:
+    word = step_undone(history, step)
+    return f"{step.life}{', ' + word if word else ''}  {step_changed(history, run, step)}".rstrip()
+
+
+def changes_of_step(history: History, run: RecordedRun, step: RecordedStep) -> list[Change]:
+    """What a step changed, its calls included."""
+    every = (history.actions[id] for id in run.actions)
+    own = [action for action in every if getattr(action.began, "step", "") == step.id]
+    return [change for action in own for change in action.changes]
+
+
+def step_changed(history: History, run: RecordedRun, step: RecordedStep) -> str:
+    changes = changes_of_step(history, run, step)
+    return counted(changes) if any(not is_folder(change) for change in changes) else ""
+
+
+def state_data(workspace: Workspace, state: RunSnapshot) -> dict[str, Any]:
+    history, run = state.history, state.run
+    return {
+        "event": state.seq,
+        "at": iso(state.at_us),
+        "run": run.id,
+        "state": run.life.value,
+        "steps": [
+            {
+                "id": s.id,
+                "name": s.name,
+                "state": s.life.value,
+                "taken_back": step_undone(history, s) == "taken back",
+            }
+            for s in run.steps.values()
+        ],
+        "calls": [
+            {
+                "id": action.id,
+                "name": action.name,
+                "step": getattr(action.began, "step", "") or None,
+                "state": action.life.value,
+                "in_doubt": in_doubt(history, action),
+                "taken_back": history.is_undone(action.id),
+                "arguments": getattr(action.began, "arguments", None),
+                "result": result_of(workspace, action),
+            }
+            for action in calls_of(history, run)
+        ],
+        "approvals": [approval_data(a) for a in history.approvals.values() if a.run == run.id],
+        "memory": view(state.memory),
+    }
+
+
+def run_line(history: History, run: RecordedRun) -> str:
+    return f"{run.id}  {what_run(history, run)}, {ago(run.began_us)}"

@@ -1,0 +1,71 @@
+"""How a session of an agent reads while it goes on: what it was asked, what it does, what it has changed so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from takeback.cli.render.history import counted, is_folder, run_data, what
+from takeback.cli.text import ago, plural, shortened
+from takeback.core.change import Change
+from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
+from takeback.core.history import History
+from takeback.core.lifecycle import Life
+from takeback.errors import RunBusy
+from takeback.workspace.workspace import Workspace
+
+NAMES_SHOWN = 5
+
+
+def sessions(history: History) -> list[RecordedRun]:
+    """Sessions of agents that go on and have done something."""
+    return [run for run in history.open_runs() if run.began.detached and (run.actions or run.steps)]
+
+
+def changed_so_far(workspace: Workspace) -> list[Change]:
+    """What has changed since the last record, if a call is running that may have done it."""
+    if not any(_running(workspace.history, run) for run in sessions(workspace.history)):
+        return []
+    try:
+        changes = workspace.drift()
+    except RunBusy:
+        return []
+    return [change for change in changes if not is_folder(change)] or changes
+
+
+def session_lines(history: History, run: RecordedRun, so_far: Sequence[Change]) -> list[str]:
+    """A session with its prompt and its running calls."""
+    done = [history.actions[id] for id in run.actions if history.actions[id].is_tool]
+    changes = [change for action in done for change in action.changes]
+    line = f"Session {run.id} of {run.began.name} is open, begun {ago(run.began_us)}: {plural(len(done), 'call')}"
+    lines = [f"{line}, changed {counted(changes)}" if changes else line]
+    if step := _prompt(run):
+        state = "working on" if step.life is Life.OPEN else "done with"
+        lines.append(f"  {state} prompt {step.id}, {ago(step.began_us)}: {shortened(step.name, 60)}")
+    running = _running(history, run)
+    lines += [f"  running {a.id} since {ago(a.began_us)}: {what(history, a)}" for a in running]
+    if running and so_far:
+        names = ", ".join(change.target.said for change in so_far[:NAMES_SHOWN])
+        more = f" and {len(so_far) - NAMES_SHOWN:,} more" if len(so_far) > NAMES_SHOWN else ""
+        lines.append(f"  changed so far, not yet recorded: {names}{more}")
+    return lines
+
+
+def session_data(history: History, run: RecordedRun, so_far: Sequence[Change]) -> dict[str, Any]:
+    step, running = _prompt(run), _running(history, run)
+    return run_data(run) | {
+        "session": run.began.session,
+        "prompt": {"id": step.id, "name": step.name, "state": step.life.value, "ref": step.ref}
+        if step
+        else None,
+        "running": [action.id for action in running],
+        "changed_so_far": [str(change.target) for change in so_far] if running else [],
+    }
+
+
+def _prompt(run: RecordedRun) -> RecordedStep | None:
+    return next(reversed(run.steps.values()), None)
+
+
+def _running(history: History, run: RecordedRun) -> list[RecordedAction]:
+    return [action for action in history.open_actions() if action.stream == run.id]

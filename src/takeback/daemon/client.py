@@ -1,0 +1,178 @@
+"""The fast path: one event of an agent to the daemon, and its answer back.
+
+This is all that is loaded, by knock.py, for every tool call of an agent. So it is short and imports nothing but what
+is built into Python. What is to be done where no daemon answers is in start.py, which is read only then.
+
+    request   fields, each ended by NUL, the last one empty; then what the agent sent, until the end of the stream
+    answer    `<exit code> <bytes of standard output> <bytes of standard error>\\n`, and both
+"""
+
+import _socket
+import posix
+import sys
+
+MAGIC = b"takeback 1"
+SOCKET = b"daemon.sock"
+ANSWER_WAIT_S = 40.0
+
+PASSED = (
+    b"CLAUDE_CODE_ENTRYPOINT",
+    b"CLAUDE_PROJECT_DIR",
+    b"CURSOR_PROJECT_DIR",
+    b"GEMINI_PROJECT_DIR",
+    b"HOME",
+    b"TAKEBACK_ACTION",
+    b"TAKEBACK_ACTOR",
+)
+"""What of the environment is told. Nothing else: there are secrets in it."""
+
+BEGINNING = "import sys; "
+
+SESSIONS = (b"essionStart", b"session.created")
+"""What is in the first event of a session, whatever the agent."""
+
+Answer = tuple[int, bytes, bytes]
+
+
+def home(environ: dict[bytes, bytes]) -> bytes:
+    """Where state is kept, as config.py has it; said twice because nothing is imported here."""
+    if own := environ.get(b"TAKEBACK_HOME"):
+        return own
+    if state := environ.get(b"XDG_STATE_HOME", b"").strip():
+        return state + b"/takeback"
+    if not (user := environ.get(b"HOME")):
+        import pwd
+
+        user = pwd.getpwuid(posix.getuid()).pw_dir.encode()
+    return user + b"/.local/state/takeback"
+
+
+def identity() -> bytes:
+    """Which installation this is: a daemon of another one is replaced."""
+    found = posix.stat(__file__)
+    return b"%d %d %d %d" % (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def request(agent: bytes, data: bytes, environ: dict[bytes, bytes]) -> bytes:
+    try:
+        folder = posix.getcwdb()
+    except FileNotFoundError:
+        folder = b"."  # it is gone; no field may be empty
+    told = [name + b"=" + environ[name] for name in PASSED if name in environ]
+    return b"\0".join([MAGIC, identity(), agent, folder, b"%d" % posix.getppid(), *told, b"", data])
+
+
+def peer(here: _socket.socket) -> tuple[int, int]:
+    """Who is at the other end, by the kernel's word: the process that listens there, and its user."""
+    raw = here.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(raw[:4], sys.byteorder), int.from_bytes(raw[4:8], sys.byteorder)
+
+
+def is_daemon(pid: int) -> bool:
+    """Whether a process is the daemon of this installation, as far as the kernel can tell: the same interpreter,
+    started with exactly the words that start.py starts it with, and no others."""
+    try:
+        same = posix.readlink(b"/proc/%d/exe" % pid).removesuffix(b" (deleted)")
+        own = posix.readlink(b"/proc/self/exe").removesuffix(b" (deleted)")
+        fd = posix.open(b"/proc/%d/cmdline" % pid, posix.O_RDONLY | posix.O_CLOEXEC)
+        try:
+            words = posix.read(fd, 1 << 16).split(b"\0")[1:-1]
+        finally:
+            posix.close(fd)
+        text = words[2].decode(errors="surrogateescape") if len(words) == 3 else ""
+        literal = text[len(BEGINNING) : text.find(" in sys.path")]
+        root = literal[1:-1] if "\\" not in literal else __import__("ast").literal_eval(literal)
+        found = posix.stat(f"{root}/takeback/daemon/client.py")
+    except (OSError, SyntaxError, ValueError):
+        return False
+    is_ours = (found.st_dev, found.st_ino) == (posix.stat(__file__).st_dev, posix.stat(__file__).st_ino)
+    return same == own and words[:2] == [b"-I", b"-c"] and text == serving(root) and is_ours
+
+
+def serving(root: str) -> str:
+    """What a daemon of the installation in this folder runs; as start.py has it."""
+    path = f"{BEGINNING}{root!r} in sys.path or sys.path.insert(0, {root!r})"
+    return f"{path}; from takeback.daemon.main import main; sys.exit(main([]))"
+
+
+def ask(folder: bytes, message: bytes, wait_s: float = ANSWER_WAIT_S, *, wary: bool = False) -> Answer | None:
+    """The daemon's answer; None where there is no daemon, or it went away. A TimeoutError where it says nothing.
+
+    What listens in a folder of somebody else is not asked. What is not our daemon is told, so that one of another
+    installation makes room, but with `wary` it is not believed: no answer of it allows anything.
+    """
+    here = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    try:
+        # A socket's path may have about a hundred bytes; a folder of any depth is reached from inside.
+        fd = posix.open(folder, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
+        try:
+            here.settimeout(wait_s)
+            if posix.fstat(fd).st_uid != posix.geteuid():
+                return None
+            here.connect(b"/proc/self/fd/%d/%s" % (fd, SOCKET))
+        finally:
+            posix.close(fd)
+        pid, uid = peer(here)
+        if uid != posix.geteuid():
+            return None
+        believed = not wary or is_daemon(pid)
+        here.sendall(message)
+        here.shutdown(_socket.SHUT_WR)
+        found = b""
+        while part := here.recv(1 << 16):
+            found += part
+    except TimeoutError:
+        raise
+    except OSError:
+        return None
+    finally:
+        here.close()
+    return _read(found) if believed else None
+
+
+def _read(found: bytes) -> Answer | None:
+    """Only a whole answer is one: the daemon may have been killed while it spoke."""
+    head, _, rest = found.partition(b"\n")
+    numbers = head.split()
+    if len(numbers) != 3:
+        return None
+    code, out, err = map(int, numbers)
+    return (code, rest[:out], rest[out:]) if len(rest) == out + err else None
+
+
+def main() -> int:
+    """One event from standard input. Gives the exit code."""
+    environ: dict[bytes, bytes] = posix.environ
+    agent = sys.argv[1].encode(errors="surrogateescape") if len(sys.argv) == 2 else b""
+    if not agent:
+        posix.write(2, b"usage: takeback-hook AGENT, with an event on standard input\n")
+        return 1  # not 2: for an agent that would be a refusal
+    data = b""
+    while part := posix.read(0, 1 << 16):
+        data += part
+    folder, message, answer, hung = home(environ), request(agent, data, environ), None, False
+    try:
+        answer = ask(folder, message, ANSWER_WAIT_S, wary=True)
+    except TimeoutError:
+        hung = True
+    if answer is None:
+        from importlib.machinery import SourceFileLoader
+
+        beside = __file__[: -len("client.py")] + "start.py"
+        start = SourceFileLoader("takeback_start", beside).load_module()
+        answer = start.answer(lambda: ask(folder, message, wary=True), folder, agent, data, hung=hung)
+    code, out, err = answer
+    _write(1, out)
+    _write(2, err)
+    return code
+
+
+def gone(data: bytes) -> int:
+    """What to end with where a part of Takeback is missing. The agent goes on; only the beginning of a session ends
+    with an error, so that it is said once."""
+    return 1 if any(beginning in data for beginning in SESSIONS) else 0
+
+
+def _write(fd: int, text: bytes) -> None:
+    while text:
+        text = text[posix.write(fd, text) :]

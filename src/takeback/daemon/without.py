@@ -1,0 +1,43 @@
+"""Where no daemon can be had: one event in a process of its own. `python -I without.py AGENT`.
+
+A Python that cannot load Takeback is as good as none: what it needs was removed, or belongs to the Python that was
+here before. The agent goes on then, and at the beginning of a session that is said.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+
+def main() -> int:
+    """One event from standard input. Returns the exit code."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    root = os.path.dirname(os.path.dirname(here))
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    data = sys.stdin.buffer.read()
+    try:
+        once = import_module("takeback.agents.once")
+    except Exception as error:  # noqa: BLE001 - an older Python may fail at anything
+        return gone(here, data, error)
+    try:
+        code: int = once.tell(sys.argv[1], data)
+    except ImportError as error:
+        return gone(here, data, error)
+    return code
+
+
+def gone(here: str, data: bytes, error: Exception) -> int:
+    """What to end with for an event that this Python cannot tell Takeback of."""
+    sys.path.insert(0, here)  # nothing else of Takeback can be relied on
+    code: int = import_module("door").gone(data)
+    if code:
+        version = ".".join(map(str, sys.version_info[:3]))
+        sys.stderr.write(f"Takeback cannot be loaded by {sys.executable} ({version}): {error}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

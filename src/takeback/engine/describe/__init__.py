@@ -1,0 +1,1 @@
+"""History described for people: differences, replays, events as sentences."""

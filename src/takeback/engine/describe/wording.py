@@ -1,0 +1,292 @@
+"""What an event says, in words for a person. What looks like a secret is left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core import ids
+from takeback.core import intents as i
+from takeback.core.change import Change
+from takeback.core.entities import RecordedAction
+from takeback.core.history import History
+from takeback.core.memory import keys_of
+from takeback.core.record import Record
+from takeback.core.values import view
+
+TEXT_MAX = 100
+NAMES_MAX = 4
+
+
+class EventText(msgspec.Struct, frozen=True):
+    """What an event is about, and what it says."""
+
+    id: str
+    what: str
+    minor: bool = False
+
+
+def told(history: History, record: Record) -> EventText:
+    """An event in words, as history stands right after it."""
+    say = _SAY.get(type(record.event))
+    if say is None:
+        return EventText(record.id, type(record.event).__name__, minor=True)
+    return say(history, record, record.event)
+
+
+def short(value: Any, most: int = TEXT_MAX) -> str:
+    """A value on one line, without what looks like a secret, cut where it gets long."""
+    text = msgspec.json.encode(view(value)).decode()
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def call_text(name: str, arguments: Any, most: int = TEXT_MAX) -> str:
+    """`book("room", when=3)`."""
+    if not isinstance(arguments, dict) or arguments.keys() != {"args", "kwargs"}:
+        text = "" if arguments is None else short(arguments, most)
+    else:
+        given = [short(item, most) for item in arguments["args"]]
+        given += [f"{key}={short(item, most)}" for key, item in view(arguments["kwargs"]).items()]
+        text = ", ".join(given)
+    return f"{name}({text if len(text) <= most else text[: most - 1] + '…'})"
+
+
+def body_of(history: History, action: RecordedAction) -> str:
+    """The step or the run whose body this action is; nothing where it is an action of its own."""
+    run, began = history.runs.get(action.stream), action.began
+    if run is None or not isinstance(began, e.ActionBegan) or began.key:
+        return ""
+    if began.step:
+        return began.step if began.step in run.steps and run.steps[began.step].body == action.id else ""
+    return run.id if began.process is not None and began.name == run.began.name else ""
+
+
+def is_call(history: History, action: RecordedAction) -> bool:
+    """Whether this is something that a run did, and neither a body nor a rollback."""
+    return action.is_tool and not body_of(history, action)
+
+
+def changed(changes: Iterable[Change]) -> str:
+    """`changed plan.md, notes.tmp; memory goal`."""
+    every = list(changes)
+    groups: dict[str, Counter[str]] = {}
+    for change in every:
+        name = "/".join(keys_of(change.target.name)) if change.target.resource == "memory" else ""
+        groups.setdefault(change.target.resource, Counter())[name or change.target.name] += 1
+    parts = []
+    for resource, names in groups.items():
+        shown = ", ".join(list(names)[:NAMES_MAX])
+        more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+        parts.append(f"{'' if resource == 'files' else resource + ' '}{shown}{more}")
+    return "; ".join(parts)
+
+
+def _because(why: str) -> str:
+    return f": {view(why)}" if why else ""
+
+
+def _by(actor: str) -> str:
+    return f" by {actor}" if actor else ""
+
+
+def _run_began(_history: History, record: Record, event: e.RunBegan) -> EventText:
+    more = f", attempt {event.generation}" if event.generation > 1 else ""
+    more += ", on autopilot" if event.autopilot else ""
+    return EventText(record.id, f"the run {event.name!r} began{more}{_by(event.actor)}")
+
+
+_OUTCOME = {e.Outcome.DONE: "done", e.Outcome.FAILED: "failed", e.Outcome.STOPPED: "was stopped"}
+
+
+def _run_ended(_history: History, record: Record, event: e.RunEnded) -> EventText:
+    what = "was committed" if event.outcome is e.Outcome.DONE else _OUTCOME[event.outcome]
+    return EventText(record.stream, f"the run {what}{_because(event.why)}")
+
+
+def _run_interrupted(_history: History, record: Record, event: e.RunInterrupted) -> EventText:
+    return EventText(record.stream, f"the run was interrupted{_because(event.why)}")
+
+
+def _run_resumed(_history: History, record: Record, event: e.RunResumed) -> EventText:
+    return EventText(record.stream, f"the run was resumed{_by(event.actor)}")
+
+
+def _run_handed_over(_history: History, record: Record, event: e.RunHandedOver) -> EventText:
+    return EventText(record.stream, f"the run was handed over to a human{_because(event.why)}")
+
+
+def _run_taken(_history: History, record: Record, event: e.RunTaken) -> EventText:
+    return EventText(record.stream, f"{event.actor or 'a human'} took the run")
+
+
+def _run_returned(_history: History, record: Record, event: e.RunReturned) -> EventText:
+    return EventText(record.stream, f"{event.actor or 'a human'} gave the run back{_because(event.note)}")
+
+
+def _step_began(_history: History, record: Record, event: e.StepBegan) -> EventText:
+    return EventText(record.id, f"step {event.name} began")
+
+
+def _step_ended(history: History, record: Record, event: e.StepEnded) -> EventText:
+    name = history.runs[record.stream].steps[event.step].name
+    return EventText(event.step, f"step {name} {_OUTCOME[event.outcome]}{_because(event.why)}")
+
+
+def _action_began(history: History, record: Record, event: e.ActionBegan) -> EventText:
+    action = history.actions[record.id]
+    if body := body_of(history, action):
+        return EventText(record.id, f"what happens in {body} is watched", minor=True)
+    return EventText(record.id, f"{call_text(event.name, event.arguments)} began")
+
+
+def _action_ended(history: History, _record: Record, event: e.ActionEnded | e.ActionDetached) -> EventText:
+    action = history.actions[event.action]
+    body = body_of(history, action)
+    files = [change for change in event.changes if change.target.resource != "calls"]
+    more = f"{'' if body else ', '}changed {changed(files)}" if files else ""
+    if body:
+        return EventText(action.id, f"in {body}: {more or 'nothing else changed'}", minor=not more)
+    done = "lives on" if isinstance(event, e.ActionDetached) else _OUTCOME[event.outcome]
+    return EventText(action.id, f"{action.name} {done}{_because(getattr(event, 'why', ''))}{more}")
+
+
+def _action_noted(_history: History, record: Record, event: e.ActionNoted) -> EventText:
+    called = call_text(event.name, event.arguments)
+    return EventText(record.id, f"{called} {_OUTCOME[event.outcome]}{_because(event.why)}")
+
+
+def _action_settled(history: History, _record: Record, event: e.ActionSettled) -> EventText:
+    action = history.actions[event.action]
+    name = f"what happened in {body}" if (body := body_of(history, action)) else action.name
+    return EventText(action.id, f"{name} was cut short{_because(event.why)}")
+
+
+def _action_told(history: History, _record: Record, event: e.ActionTold) -> EventText:
+    who = "its check" if event.actor == "check" else event.actor or "a human"
+    name = history.actions[event.action].name
+    return EventText(
+        event.action, f"{who} says that {name} {'happened' if event.happened else 'never happened'}"
+    )
+
+
+def _action_refused(_history: History, record: Record, event: e.ActionRefused) -> EventText:
+    return EventText(
+        record.stream, f"{call_text(event.name, event.arguments)} was refused{_because(event.why)}"
+    )
+
+
+def _approval_asked(_history: History, record: Record, event: e.ApprovalAsked) -> EventText:
+    called = call_text(event.name, event.arguments)
+    return EventText(record.id, f"{called} waits for a human's word{_because(event.why)}")
+
+
+def _approval_answered(history: History, _record: Record, event: e.ApprovalAnswered) -> EventText:
+    name = history.approvals[event.approval].asked.name
+    word = "allowed" if event.granted else "denied"
+    return EventText(event.approval, f"{name} was {word}{_by(event.actor)}{_because(event.why)}")
+
+
+def _approval_used(_history: History, _record: Record, event: e.ApprovalUsed) -> EventText:
+    return EventText(event.approval, "the approval is used up", minor=True)
+
+
+def _checkpoint_taken(_history: History, record: Record, event: e.CheckpointTaken) -> EventText:
+    return EventText(record.id, f"a checkpoint was taken{_because(event.message)}")
+
+
+def _changes_seen(history: History, _record: Record, event: e.ChangesSeen) -> EventText:
+    where = body_of(history, history.actions[event.action]) or event.action
+    return EventText(event.action, f"in {where}: changed {changed(event.changes)}")
+
+
+def _rollback_began(history: History, record: Record, event: e.RollbackBegan) -> EventText:
+    return EventText(record.id, f"{event.kind.value} of {named(history, event.of)} began{_by(event.actor)}")
+
+
+def _rollback_progressed(_history: History, _record: Record, event: e.RollbackProgressed) -> EventText:
+    item = event.item
+    return EventText(event.rollback, f"{item.target.name}: {item.did.value}{_because(item.why)}", minor=True)
+
+
+def _rollback_ended(history: History, _record: Record, event: e.RollbackEnded) -> EventText:
+    counts = Counter(item.did.value for item in event.items)
+    did = ", ".join(f"{count} {did}" for did, count in counts.items()) or "nothing had changed"
+    return EventText(event.rollback, f"{history.actions[event.rollback].kind} is over: {did}")
+
+
+def _intent_deferred(_history: History, record: Record, event: i.IntentDeferred) -> EventText:
+    return EventText(
+        record.id, f"{event.about} is to be sent with the commit of {event.step or record.stream}"
+    )
+
+
+def _intents_released(_history: History, record: Record, event: i.IntentsReleased) -> EventText:
+    count = len(event.intents)
+    return EventText(record.stream, f"{count} intent{'' if count == 1 else 's'} may leave now")
+
+
+def _intent_moved(history: History, _record: Record, event: Any) -> EventText:
+    intent = history.intents.every.get(event.intent)
+    about = intent.about if intent else event.intent
+    doubt = ", but may have been delivered" if getattr(event, "unsure", False) else ""
+    return EventText(
+        event.intent, f"{about} {_MOVED[type(event)]}{_because(getattr(event, 'why', ''))}{doubt}"
+    )
+
+
+_MOVED: dict[type, str] = {
+    i.IntentAttempted: "was not delivered, and will be tried again",
+    i.IntentDelivered: "was delivered",
+    i.IntentDied: "failed for good",
+    i.IntentCancelled: "was cancelled",
+    i.IntentRevived: "is to be tried again",
+    i.IntentDropped: "was dropped",
+}
+
+
+def named(history: History, of: tuple[str, ...]) -> str:
+    """What a rollback is about. A run or a step of which it takes everything is named as such."""
+    left = set(of)
+    for stream in {history.actions[id].stream for id in of if id in history.actions}:
+        run = history.runs.get(stream)
+        tools = {id for id in run.actions if history.actions[id].is_tool} if run else set()
+        if len(tools) > 1 and tools <= left:
+            left = left - tools | {stream}
+    shown = sorted(left, key=ids.seq_of)
+    more = f" and {len(shown) - NAMES_MAX} more" if len(shown) > NAMES_MAX else ""
+    return ", ".join(shown[:NAMES_MAX]) + more
+
+
+_SAY: dict[type, Callable[[History, Record, Any], EventText]] = {
+    e.RunBegan: _run_began,
+    e.RunEnded: _run_ended,
+    e.RunInterrupted: _run_interrupted,
+    e.RunResumed: _run_resumed,
+    e.RunHandedOver: _run_handed_over,
+    e.RunTaken: _run_taken,
+    e.RunReturned: _run_returned,
+    e.StepBegan: _step_began,
+    e.StepEnded: _step_ended,
+    e.ActionBegan: _action_began,
+    e.ActionEnded: _action_ended,
+    e.ActionDetached: _action_ended,
+    e.ActionNoted: _action_noted,
+    e.ActionSettled: _action_settled,
+    e.ActionTold: _action_told,
+    e.ActionRefused: _action_refused,
+    e.ApprovalAsked: _approval_asked,
+    e.ApprovalAnswered: _approval_answered,
+    e.ApprovalUsed: _approval_used,
+    e.CheckpointTaken: _checkpoint_taken,
+    e.ChangesSeen: _changes_seen,
+    e.RollbackBegan: _rollback_began,
+    e.RollbackProgressed: _rollback_progressed,
+    e.RollbackEnded: _rollback_ended,
+    i.IntentDeferred: _intent_deferred,
+    i.IntentsReleased: _intents_released,
+    **dict.fromkeys(_MOVED, _intent_moved),
+}

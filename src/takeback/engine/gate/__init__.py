@@ -1,0 +1,1 @@
+"""The gate: what an action would do, and whether it may."""

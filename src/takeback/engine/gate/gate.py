@@ -1,0 +1,329 @@
+"""The gate before an action: what may happen at once, what a human must allow first, what may not happen.
+
+An approval is bound to the digest of exactly what is to be done, holds once, and runs out.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core.codec import value_digest
+from takeback.core.entities import Approval, RecordedAction
+from takeback.core.history import History
+from takeback.core.lifecycle import Life
+from takeback.core.policy import ALLOWED
+from takeback.core.values import shortened, view
+from takeback.engine.ledger import Ledger
+from takeback.engine.runs.values import Lock
+from takeback.errors import RefusedError, UsageError
+from takeback.ports.clock import Clock
+from takeback.ports.foresight import Reached, Survey
+
+POLL_S = 0.1
+_log = logging.getLogger("takeback")
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What the rules say about one action: `do` is allow, ask or deny."""
+
+    do: str = "allow"
+    rule: str = ""
+    why: str = ""
+    how: str = ""
+    """How the owner of the rules could allow it."""
+
+
+class Judge(Protocol):
+    """Says what the rules say."""
+
+    def __call__(
+        self,
+        name: str,
+        effect: e.Effect,
+        arguments: Any,
+        /,
+        *,
+        uncaptured: str = "",
+        undeclared: bool = False,
+    ) -> Ruling: ...
+    def effect(self, effect: e.Effect, arguments: Any, /) -> e.Effect: ...
+    def outside(self, arguments: Any, paths: Sequence[str], /) -> Survey: ...
+    def touches(self, arguments: Any, paths: Sequence[str], /) -> list[Reached]: ...
+    def go_on(self, tools: Iterable[str]) -> None: ...
+
+
+Approve = Callable[[Approval], bool]
+
+
+class Gate:
+    """Decides, asks and waits, for one run."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        lock: Lock,
+        clock: Clock,
+        judge: Judge,
+        *,
+        autopilot: bool,
+        approve: Approve | None,
+        wait_s: float,
+    ) -> None:
+        self._ledger = ledger
+        self._lock = lock
+        self._clock = clock
+        self._judge = judge
+        self._autopilot = autopilot
+        self._approve = approve
+        self._wait_s = wait_s
+        self._claimed: set[str] = set()
+        self._asked: dict[str, Ruling] = {}
+        self._claiming = threading.Lock()
+
+    def go_on(self, actions: Iterable[RecordedAction]) -> None:
+        """The run goes on after an interruption, with these behind it."""
+        self._judge.go_on(tool for action in actions if (tool := getattr(action.began, "tool", "")))
+
+    def effect(self, effect: e.Effect, arguments: Any) -> e.Effect:
+        """What a call does, its arguments looked at: a command among them may do more than its tool declares."""
+        return self._judge.effect(effect, arguments)
+
+    def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
+        """What a call names outside the workspace, and what of it is captured."""
+        return self._judge.outside(arguments, paths)
+
+    def touches(self, arguments: Any, paths: Sequence[str]) -> list[Reached]:
+        """The paths that a call says it writes, as far as its words tell."""
+        return self._judge.touches(arguments, paths)
+
+    def rule(
+        self,
+        name: str,
+        effect: e.Effect,
+        arguments: Any,
+        key: str = "",
+        *,
+        uncaptured: str = "",
+        undeclared: bool = False,
+    ) -> Ruling:
+        """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.
+
+        With the `key` of an action it is judged, and counted, once, however often it is tried. `uncaptured` says
+        what of the paths that it names cannot be taken back. What nobody has declared is not begun on autopilot,
+        unless the rules allow it.
+        """
+        if key in self._asked:
+            return self._asked[key]
+        ruling = self._ruled(name, effect, arguments, uncaptured, undeclared=undeclared)
+        if key and ruling.do == "ask":
+            self._asked[key] = ruling
+        return ruling
+
+    def _ruled(
+        self, name: str, effect: e.Effect, arguments: Any, uncaptured: str, *, undeclared: bool
+    ) -> Ruling:
+        undeclared = undeclared and self._autopilot
+        ruling = self._judge(name, effect, arguments, uncaptured=uncaptured, undeclared=undeclared)
+        allowed = ruling.do == "allow" and ruling.rule == ALLOWED
+        if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow" and not allowed:
+            return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
+        if ruling.do == "ask" and self._autopilot:
+            why = f"{ruling.why}, and on autopilot nobody can be asked"
+            return Ruling("deny", ruling.rule, why, ruling.how)
+        return ruling
+
+    def pass_through(
+        self,
+        run: str,
+        name: str,
+        effect: e.Effect,
+        arguments: Any,
+        *,
+        tool: str = "",
+        named: Any = None,
+        seen: Any = None,
+        uncaptured: str = "",
+        undeclared: bool = False,
+    ) -> list[e.Event]:
+        """Let an action through, or raise. Gives the events that are to be recorded with its beginning.
+
+        `tool` and `named` are its name and its arguments as the rules know them, where they differ;
+        `seen` is what of them may be shown.
+        """
+        judged = arguments if named is None else named
+        ruling = self.rule(tool or name, effect, judged, uncaptured=uncaptured, undeclared=undeclared)
+        if ruling.do == "allow":
+            return []
+        seen = view(arguments) if seen is None else seen
+        if ruling.do == "ask":
+            with self._claiming:  # it holds once: another thread with the same payload asks its own question
+                approval = self.ask(run, name, effect, arguments, ruling.why, tool, seen)
+                self._claimed.add(approval.id)
+            self.consult(approval)
+            if approval.life is Life.OPEN:
+                # Whoever looks at the program should see what it waits for.
+                _log.warning("%s waits for your word: takeback approve %s", name, approval.id)
+            answer = self.wait(approval.id)
+            if answer is None:
+                return [e.ApprovalUsed(approval.id)]
+            ruling = answer
+        self.refuse(run, name, effect, seen, ruling)
+
+    def refuse(self, run: str, name: str, effect: e.Effect, seen: Any, ruling: Ruling) -> NoReturn:
+        """Record that an action was refused, and raise it."""
+        self.note(run, name, effect, seen, ruling)
+        raise RefusedError(
+            f"{name} was refused: {ruling.why}. It was not started",
+            hint=f"the rule is {ruling.rule}" + (f": {ruling.how}" if ruling.how else "")
+            if ruling.rule
+            else "",
+        )
+
+    def note(self, run: str, name: str, effect: e.Effect, seen: Any, ruling: Ruling) -> None:
+        """Record that an action was refused."""
+        self._ledger.append([e.ActionRefused(name, effect, ruling.why, ruling.rule, shortened(seen))], run)
+
+    def consult(self, approval: Approval) -> None:
+        """Put a question to the function of the run that answers, if it has one."""
+        if self._approve is not None and approval.life is Life.OPEN:
+            self._answer(approval.id, approval.run, granted=bool(self._approve(approval)))
+
+    def wait(self, id: str, wait_s: float = math.inf) -> Ruling | None:
+        """Wait for the answer to a question. None is yes, and whoever begins then says that it is used."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            approval = self._ledger.refresh().approvals[id]
+            if approval.life is not Life.OPEN or not self.holds(approval) or time.monotonic() > deadline:
+                return verdict(approval)
+            time.sleep(POLL_S)
+
+    def ask(
+        self,
+        run: str,
+        name: str,
+        effect: e.Effect,
+        arguments: Any,
+        why: str,
+        tool: str = "",
+        seen: Any = None,
+        key: str = "",
+    ) -> Approval:
+        """The question about exactly this payload, asked now unless it has been asked already.
+
+        What was asked for one `key`, that of an action, and answered for good, is not asked for it again.
+        """
+        payload = payload_of(tool or name, arguments)
+        history = self._ledger.refresh()
+        for approval in reversed(history.approvals.values()):
+            if approval.asked.payload != payload or approval.id in self._claimed:
+                continue
+            if not _same_run(history, approval.run, run):
+                continue
+            if self.holds(approval) or (key and approval.asked.key == key and approval.life is Life.DENIED):
+                return approval
+        expires_us = self._clock.now_us() + int(self._wait_s * 1e6)
+        asked = e.ApprovalAsked(
+            name, effect, payload, expires_us, shortened(view(arguments) if seen is None else seen), why, key
+        )
+        (record,) = self._ledger.append([asked], run)
+        return self._ledger.history.approvals[record.id]
+
+    def _answer(self, id: str, run: str, *, granted: bool) -> None:
+        """The callback's word. A human may have answered meanwhile: then nothing is allowed that either denied."""
+        with self._lock.held():
+            life = self._ledger.refresh().approvals[id].life
+            if life is Life.OPEN:
+                self._ledger.append([e.ApprovalAnswered(id, granted, "callback")], run)
+            elif life is Life.GRANTED and not granted:
+                self._ledger.append([e.ApprovalUsed(id)], run)
+
+    def holds(self, approval: Approval) -> bool:
+        """Whether a question can still be answered, or its answer used."""
+        in_time = approval.asked.expires_us > self._clock.now_us()
+        return in_time and approval.life in (Life.OPEN, Life.GRANTED)
+
+
+def _same_run(history: History, one: str, other: str) -> bool:
+    """Whether two runs are one, or one session of an agent before and after a pause."""
+    if one == other:
+        return True
+    a, b = history.runs[one].began, history.runs[other].began
+    return a.detached and b.detached and a.key == b.key != ""
+
+
+def verdict(approval: Approval) -> Ruling | None:
+    """What an answer means: None is yes. What nobody answered is not allowed."""
+    if approval.life is Life.GRANTED:
+        return None
+    unanswered = approval.life is Life.OPEN
+    why = approval.why or ("nobody answered in time" if unanswered else "it was denied")
+    return Ruling("deny", approval.id, why)
+
+
+def payload_of(tool: str, arguments: Any) -> str:
+    """The digest of what is to be done: by which function of which module, and with what."""
+    return value_digest([tool, arguments])
+
+
+def answer(
+    ledger: Ledger,
+    lock: Lock,
+    clock: Clock,
+    id: str,
+    *,
+    granted: bool,
+    actor: str,
+    why: str = "",
+    payload: str = "",
+) -> Approval:
+    """A human's word on a question: the first one counts, and another is told so."""
+    with lock.held():
+        return _answered(ledger, clock, id, payload, e.ApprovalAnswered(id, granted, actor, why))
+
+
+def _answered(ledger: Ledger, clock: Clock, id: str, payload: str, word: e.ApprovalAnswered) -> Approval:
+    approval = _open_question(ledger.refresh(), id)
+    if payload and payload != approval.asked.payload:
+        raise RefusedError(
+            f"{id} asks about another payload than the one you looked at; nothing was answered",
+            hint=f"look again: takeback show {id}",
+        )
+    if approval.asked.expires_us <= clock.now_us():
+        raise RefusedError(f"{id} has run out; nothing was answered", hint="the agent must ask again")
+    if is_over(ledger.history, approval):
+        raise RefusedError(
+            f"{id} was asked by {approval.run}, which is over; nothing was answered",
+            hint="the agent must ask again, in another run",
+        )
+    ledger.append([word], approval.run)
+    return ledger.history.approvals[id]
+
+
+def is_over(history: History, approval: Approval) -> bool:
+    """Whether the run that asks has ended, or was cut short with no key by which it could be continued.
+
+    A session of an agent may go on under its key, and ask for the same again.
+    """
+    run = history.runs[approval.run]
+    if run.began.detached and run.began.key:
+        return False
+    return run.life not in (Life.OPEN, Life.HANDED_OVER) and not (
+        run.life is Life.INTERRUPTED and run.began.key
+    )
+
+
+def _open_question(history: History, id: str) -> Approval:
+    approval = history.approvals.get(id)
+    if approval is None:
+        raise UsageError(f"there is no approval {id}", hint="`takeback approvals` lists them")
+    if approval.life is not Life.OPEN:
+        raise UsageError(f"{id} was {approval.life} already; nothing was changed")
+    return approval

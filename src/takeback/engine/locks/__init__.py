@@ -1,0 +1,1 @@
+"""Locks: what one run works on, kept from the others."""

@@ -1,0 +1,66 @@
+"""Keeping leases while their holder lives: one thread renews all of a process, as long as there are any."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Protocol
+
+from takeback.errors import TakebackError
+
+PART = 3
+"""So often is a lease renewed in its time: two renewals may fail."""
+
+
+class Renewable(Protocol):
+    @property
+    def fence(self) -> int: ...
+    @property
+    def ttl_us(self) -> int: ...
+
+
+class Store(Protocol):
+    def renew(self, fences: Collection[int]) -> frozenset[int]:
+        """Let them last as long again from now on; gives those that are still held."""
+
+
+class LeaseKeeper:
+    """Renews leases, or the seat of a workspace, in the background."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[int, float] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def keep(self, lease: Renewable) -> None:
+        with self._changed:
+            self._kept[lease.fence] = lease.ttl_us / 1e6
+            self._changed.notify()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._renew, name="takeback-leases", daemon=True)
+                self._thread.start()
+
+    def leave(self, lease: Renewable) -> None:
+        with self._changed:
+            self._kept.pop(lease.fence, None)
+            self._changed.notify()
+
+    def _renew(self) -> None:
+        while True:
+            with self._changed:
+                # Woken where one was added, which may be shorter, or was left: then it is looked at again.
+                if self._kept and self._changed.wait(min(self._kept.values()) / PART):
+                    continue
+                if not self._kept:
+                    self._thread = None
+                    return
+                fences = list(self._kept)
+            try:
+                held = self._store.renew(fences)
+            except TakebackError:
+                continue  # the next try may go through; if not, whoever writes under the lease hears of it
+            with self._changed:
+                for fence in fences:
+                    if fence not in held:
+                        self._kept.pop(fence, None)

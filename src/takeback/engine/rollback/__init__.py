@@ -1,0 +1,1 @@
+"""Rollback: taking back, redoing and restoring, each verified against the world."""

@@ -1,0 +1,90 @@
+"""What a rollback will have done, and has done, about each target."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core.change import Change
+from takeback.core.history import History
+from takeback.core.rollback import Do, OnConflict, Planned
+from takeback.engine.rollback.paths import AT_PATHS, OUTSIDE
+from takeback.engine.runs.recorded_calls import is_doubtful
+from takeback.ports.resource import Resource, Swap, Swapped
+
+_DID = {
+    Do.ALREADY: e.Did.ALREADY,
+    Do.KEEP: e.Did.KEPT,
+    Do.LEAVE: e.Did.KEPT,
+    Do.MERGE: e.Did.MERGED,
+    Do.COMPENSATE: e.Did.COMPENSATED,
+    Do.CANCEL: e.Did.CANCELLED,
+    Do.CONFLICT: e.Did.CONFLICT,
+}
+
+_AT_PATHS = (*AT_PATHS, OUTSIDE)
+WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE, Do.CANCEL)
+
+
+def foreseen(item: Planned) -> e.Did:
+    """What will have been done if all goes well. What nobody can tell stays open, for whoever can."""
+    if item.do is Do.LEAVE and (is_doubtful(item.present) or item.present.is_unknown):
+        return e.Did.UNVERIFIABLE
+    return _DID.get(item.do) or (e.Did.RESTORED if item.goal else e.Did.REMOVED)
+
+
+def done(planned: e.Item, swapped: Swapped | None) -> e.Item:
+    if swapped is None:
+        return planned
+    merged = planned.did is e.Did.MERGED and swapped.did is e.Did.RESTORED
+    did = e.Did.MERGED if merged else swapped.did
+    why = swapped.why or planned.why
+    return msgspec.structs.replace(planned, did=did, verified=swapped.verified, why=why)
+
+
+def written(planned: Change, swapped: Swapped) -> Change:
+    """What the rollback itself did to a target. A version that is not its own came from somebody after it."""
+    only_stamp = planned.before == planned.after
+    unchanged = swapped.now.alike(planned.before) if only_stamp else swapped.now == planned.before
+    if swapped.did is e.Did.CONFLICT or unchanged:
+        return Change(planned.target, planned.before, planned.before)
+    after = swapped.now if swapped.now == planned.after else planned.after
+    return Change(planned.target, planned.before, after)
+
+
+def otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Planned:
+    """An item as its resource foresees it."""
+    if do is Do.CONFLICT and on_conflict is OnConflict.KEEP:
+        do = Do.KEEP
+    goal = item.goal if do in WRITES else item.present
+    return msgspec.structs.replace(item, do=do, goal=goal, why=why)
+
+
+def in_order(resources: Iterable[Resource], began: e.RollbackBegan) -> Iterator[tuple[Resource, list[Swap]]]:
+    """Who swaps what, and when. What lies in a folder goes before the folder does, and comes after it."""
+    every, later = swaps_of(began.swaps, OnConflict(began.on_conflict)), []
+    for resource in resources:
+        swaps = [swap for swap in every if swap.target.resource == resource.name]
+        if resource.traits.within_files:
+            later.append((resource, [swap for swap in swaps if swap.goal]))
+            swaps = [swap for swap in swaps if not swap.goal]
+        yield resource, swaps
+    yield from later
+
+
+def swaps_of(changes: Iterable[Change], choice: OnConflict) -> list[Swap]:
+    """The writes of a plan, each of which knows whether another one has the same place."""
+    every = list(changes)
+    at = Counter(change.target.name for change in every if change.target.resource in _AT_PATHS)
+    return [Swap(c.target, c.before, c.after, choice, at[c.target.name] > 1) for c in every]
+
+
+def as_whose(swap: Swap, history: History) -> Swap:
+    """A write that knows whether it overwrites a human's version: one that no action left there."""
+    entries = history.timeline(swap.target)
+    last = entries[-1] if entries else None
+    is_agents = last and history.actions[last.action].is_tool and last.change.after == swap.present
+    return msgspec.structs.replace(swap, overwrites_others=bool(swap.present) and not is_agents)

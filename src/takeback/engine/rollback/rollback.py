@@ -1,0 +1,406 @@
+"""Carrying out what the core decided: take back, redo, restore; and finishing what a crash cut short.
+
+    look at the present → plan → record the plan → swap → read the world again → record what was done
+
+The one visible point of no return is the recorded plan. Before it nothing has changed; after it the plan is carried
+out, by this process or by the next command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core import selection as select
+from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.rollback import (
+    Do,
+    OnConflict,
+    Planned,
+    RollbackPlan,
+    judge,
+    plan_rollback,
+    unknown_among,
+    unknown_passed,
+)
+from takeback.core.selection import Filter, Selection, any_target
+from takeback.engine.rollback import items as rollback_items
+from takeback.engine.rollback import restore as rollback_restore
+from takeback.engine.rollback import unreachable
+from takeback.engine.rollback import unreachable as rollback_unreachable
+from takeback.engine.rollback.busy import BusyWait, is_mine, refuse_background
+from takeback.engine.rollback.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
+from takeback.engine.runs.recorded_calls import RecordedCalls, left_standing
+from takeback.engine.tracking.recovery import end_taken_back, is_waiting, settle
+from takeback.engine.tracking.tracker import Tracker
+from takeback.errors import ConflictError, UsageError
+from takeback.ports.resource import Resource, Swap, Swapped
+from takeback.system import crash_points
+
+PLANNED = crash_points.crash_point("rollback-planned")
+RECORDED = crash_points.crash_point("rollback-recorded")
+SWAPPED = crash_points.crash_point("rollback-swapped")
+ENDED = crash_points.crash_point("rollback-ended")
+
+PROGRESSED = crash_points.crash_point("rollback-progressed")
+
+
+class Rollbacks:
+    """Takes back, for one workspace."""
+
+    def __init__(self, tracker: Tracker, calls: RecordedCalls, actor: str) -> None:
+        self.tracker = tracker
+        self.calls = calls
+        self.ledger = tracker.ledger
+        self.actor = actor
+
+    def undo(
+        self,
+        wanted_ids: Sequence[str] = (),
+        *,
+        to: str = "",
+        agent: str = "",
+        wanted: Filter = any_target,
+        preview: bool = False,
+        on_conflict: OnConflict = OnConflict.STOP,
+    ) -> RollbackReport:
+        """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        if to and (wanted_ids or agent):
+            raise UsageError(
+                f"{'ids' if wanted_ids else '--agent'} and --to exclude each other",
+                hint="name what to take back, or a checkpoint",
+            )
+        with self._quiet() as finished:
+            if finished:
+                return finished
+            history = self.ledger.history
+            passed: tuple[str, ...] = ()
+            unsettled: tuple[str, ...] = ()
+            elsewhere: tuple[str, ...] = ()
+            if to:
+                chosen = select.after(history, to, wanted)
+            elif wanted_ids:
+                chosen = select.of_ids(history, wanted_ids, wanted, agent)
+            elif agent:
+                unsettled = tuple(a for a in history.unsettled() if select.is_by(history.actions[a], agent))
+                chosen = select.of_agent(history, agent, wanted)
+            else:
+                unsettled = tuple(history.unsettled())
+                chosen, passed = rollback_unreachable.last(history, wanted, self._seen)
+                if wanted is any_target:
+                    elsewhere = unknown_passed(history, chosen.actions)
+            refuse_background(self.tracker, chosen.actions)
+            plan = self._plan(chosen, on_conflict, wanted)
+            choices = self._choices(plan, chosen, wanted)
+            # A run that waits is over with this, also where it had changed nothing.
+            waits = bool(wanted_ids) and is_waiting(history, chosen.actions)
+            report = self._decide(
+                plan, e.RollbackKind.UNDO, preview=preview, even_nothing=waits, choices=choices
+            )
+            if not preview:
+                end_taken_back(self.tracker, chosen.actions)
+            report = report.with_unknown(elsewhere)
+            return msgspec.structs.replace(report, passed=passed, unsettled=unsettled)
+
+    def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
+        """Take the most recent rollback back."""
+        with self._quiet() as finished:
+            if finished:
+                return finished
+            chosen = select.last_rollback(self.ledger.history)
+            plan = self._plan(chosen, on_conflict)
+            choices = self._choices(plan, chosen)
+            return self._decide(plan, e.RollbackKind.REDO, preview=preview, choices=choices)
+
+    def restore(
+        self, checkpoint: str, *, wanted: Filter = any_target, preview: bool = False
+    ) -> RollbackReport:
+        """Make the world equal to a checkpoint, whoever changed it."""
+        with self._quiet() as finished:
+            if finished:
+                return finished
+            found = self.ledger.history.checkpoints.get(checkpoint)
+            if found is None:
+                raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
+            rollback_restore.refuse_pruned(self.tracker, found)
+            items = rollback_restore.planned(self.tracker, found, wanted)
+            plan = self._foresee(RollbackPlan((checkpoint,), items, OnConflict.OVERWRITE))
+            if wanted is any_target:
+                left = rollback_restore.left_alone(self.tracker, found)
+                plan = msgspec.structs.replace(plan, items=(*plan.items, *left))
+            return self._decide(plan, e.RollbackKind.RESTORE, preview=preview)
+
+    def finish(self) -> RollbackReport | None:
+        """Carry out what an interrupted rollback had planned. Under the lock, so nobody else is at it."""
+        for action in self.ledger.history.open_actions():
+            if isinstance(action.began, e.RollbackBegan):
+                self.ledger.refuse_moved()  # it goes on where the workspace sits
+                return self._carry_out(action.id, action.began, finished_earlier=True)
+        return None
+
+    # Before
+
+    def of_run(
+        self,
+        run: str,
+        after: int = 0,
+        *,
+        preview: bool = False,
+        on_conflict: OnConflict = OnConflict.STOP,
+    ) -> RollbackReport:
+        """Take back what a run did after a position of the journal, also while it or others go on."""
+        with self.tracker.lock.held():
+            self.ledger.refresh()
+            self.finish()
+            self.tracker.observe()
+            chosen = select.of_run(self.ledger.history, run, after)
+            plan = self._plan(chosen, on_conflict)
+            # Also where nothing was changed: its calls count as taken back, and are made again if asked for.
+            return self._decide(plan, e.RollbackKind.UNDO, preview=preview, even_nothing=bool(chosen.actions))
+
+    def once_more(self, action: str) -> None:
+        """Try again to take back what a rollback could not, also while its run goes on."""
+        with self.tracker.lock.held():
+            self.ledger.refresh()
+            plan = self._plan(select.of_actions(self.ledger.history, [action]), OnConflict.STOP)
+            self._decide(plan, e.RollbackKind.UNDO, preview=False)
+
+    @contextmanager
+    def _quiet(self) -> Iterator[RollbackReport | None]:
+        """Hold the lock while nothing runs, with the record up to date with the world.
+
+        Gives the report of an interrupted rollback if there was one: finishing it is then all that is done.
+        """
+        waiting = BusyWait()
+        self.ledger.refuse_elsewhere()
+        while True:
+            with self.tracker.lock.held():
+                self.ledger.refresh()
+                finished = self.finish()
+                settle(self.tracker, self.calls)
+                busy = self.ledger.history.open_actions()
+                if finished or not busy:
+                    if not finished:
+                        self.tracker.observe()
+                    yield finished
+                    return
+            mine = next((action for action in busy if is_mine(action)), busy[0])
+            waiting.a_moment(self.ledger.history, mine)
+
+    # The plan
+
+    def _plan(self, chosen: Selection, on_conflict: OnConflict, wanted: Filter = any_target) -> RollbackPlan:
+        chosen, far = unreachable.without_foreign(self.ledger.history, chosen)
+        chosen, hidden = rollback_unreachable.without(chosen, self._seen)
+        plan = plan_rollback(
+            self.ledger.history, chosen, self._seen, on_conflict=on_conflict, divisible=self._is_divisible
+        )
+        plan = self._foresee(self._merge(plan))
+        return msgspec.structs.replace(plan, items=(*plan.items, *far, *hidden, *self._left(plan, wanted)))
+
+    def _choices(self, plan: RollbackPlan, chosen: Selection, wanted: Filter = any_target) -> tuple[str, ...]:
+        """What a user can choose where a plan would stop: each is tried, and only what helps is offered."""
+        if not plan.conflicts:
+            return ()
+        others = [choice for choice in OnConflict if choice not in (OnConflict.STOP, plan.on_conflict)]
+        return tuple(c.value for c in others if not self._plan(chosen, c, wanted).conflicts)
+
+    def _left(self, plan: RollbackPlan, wanted: Filter) -> list[Planned]:
+        """Calls that an earlier rollback had to leave: whoever asks again must not hear that all is well."""
+        seen = {item.target for item in plan.items}
+        standing = left_standing(self.ledger.history, plan.of)
+        left = [c for c in standing if c.target not in seen and wanted(c.target)]
+        now = self._seen(change.target for change in left)
+        why = "it could not be taken back earlier either"
+        return [Planned(c.target, Do.LEAVE, c.after, c.after, (), why=why) for c in left if now[c.target]]
+
+    def _seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
+        """The present, as the mark that was just taken saw it. A swap looks once more before it writes."""
+        now: dict[Target, Version] = {}
+        for name, some in _by_resource(targets).items():
+            now.update(self.tracker.resources[name].seen(some))
+        return now
+
+    def _is_divisible(self, target: Target) -> bool:
+        return self.tracker.resources[target.resource].traits.divisible
+
+    def _merge(self, plan: RollbackPlan) -> RollbackPlan:
+        """Try every merge now, so that one that fails stops the plan before anything is written."""
+        choice = plan.on_conflict
+        return plan.decided({i.target: self._merged(i, choice) for i in plan.items if i.do is Do.MERGE})
+
+    def _merged(self, item: Planned, on_conflict: OnConflict) -> Planned:
+        resource = self.tracker.resources[item.target.resource]
+        version = item.goal
+        for merge in item.merges:
+            merged = resource.merge(version, merge.base, merge.goal)
+            if isinstance(merged, str):
+                return rollback_items.otherwise(item, Do.CONFLICT, merged, on_conflict)
+            version = merged
+        why = "somebody else's changes stayed, the agent's were taken out"
+        return msgspec.structs.replace(item, goal=version, why=why)
+
+    def _foresee(self, plan: RollbackPlan) -> RollbackPlan:
+        """Simulate the whole plan: what could not be put where it belongs is known before anything is written."""
+        kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
+        for name, resource in self.tracker.resources.items():
+            planned = {i.target: i for i in plan.items if i.changes_something and i.target.resource == name}
+            every = rollback_items.swaps_of(plan.swaps, plan.on_conflict)
+            swaps = [rollback_items.as_whose(s, self.ledger.history) for s in every if s.target in planned]
+            foreseen = resource.foresee(swaps, kept)
+            otherwise = {
+                target: rollback_items.otherwise(planned[target], do, why, plan.on_conflict)
+                for target, (do, why) in foreseen.items()
+            }
+            plan = plan.decided(otherwise)
+        return plan
+
+    # The deed
+
+    def _decide(
+        self,
+        plan: RollbackPlan,
+        kind: e.RollbackKind,
+        *,
+        preview: bool,
+        even_nothing: bool = False,
+        choices: tuple[str, ...] = (),
+    ) -> RollbackReport:
+        says, follows = self._says, self.tracker.follows
+        unknown = unknown_among(self.ledger.history, kind, plan.of)
+        report = of_plan(plan, kind.value, says, follows, preview=preview, choices=choices, unknown=unknown)
+        if preview:
+            return report
+        if plan.conflicts:
+            raise ConflictError(str(report), hint=hint_of(report), report=report)
+        if not plan.items and not even_nothing:
+            return report
+        self._note_gone(plan)
+        crash_points.reach(PLANNED)
+        items = tuple(
+            # Where nothing is to be written, the look before the plan is the verification.
+            e.Item(
+                i.target, rollback_items.foreseen(i), i.do in (Do.ALREADY, Do.KEEP), i.why, i.settles, i.seqs
+            )
+            for i in plan.items
+        )
+        marks, choice = self.tracker.saved(i.target for i in plan.items), plan.on_conflict.value
+        began = e.RollbackBegan(kind, plan.of, plan.swaps, items, self.actor, marks, on_conflict=choice)
+        (record,) = self.ledger.append([began])
+        crash_points.reach(RECORDED)
+        return self._carry_out(record.id, began)
+
+    def _says(self, item: Planned) -> str:
+        """What would be done to a target, as a person would say it."""
+        resource = self.tracker.resources[item.target.resource]
+        if not item.changes_something and not resource.traits.external:
+            return ""
+        return resource.tell(Change(item.target, item.present, item.goal), back=True)
+
+    def _note_gone(self, plan: RollbackPlan) -> None:
+        """What another system does not have any more, though nobody here took it back, is recorded as such."""
+        gone = tuple(
+            Change(item.target, recorded, item.present)
+            for item in plan.items
+            if self.tracker.resources[item.target.resource].traits.external
+            and (recorded := self.ledger.history.latest(item.target)) != item.present
+        )
+        if gone:
+            self.ledger.append([e.DriftSeen(gone)])
+
+    def _carry_out(
+        self, id: str, began: e.RollbackBegan, *, finished_earlier: bool = False
+    ) -> RollbackReport:
+        swapped: dict[Target, Swapped] = {}
+        fresh = not finished_earlier
+        unknown = unknown_among(self.ledger.history, began.kind, began.of)
+        for resource, swaps in rollback_items.in_order(self.tracker.resources.values(), began):
+            name = resource.name
+            since = next((mark for mark in began.marks if mark.resource == name), None)
+            if resource.traits.external:
+                swapped.update(self._one_by_one(id, began, resource, swaps))
+            elif swaps:
+                done_by = resource.swap(swaps, id, fresh=fresh, since=since if finished_earlier else None)
+                swapped.update({s.target: s for s in done_by})
+                # What one resource wrote, the mark of the next one has not seen: a database has files beside it.
+                fresh = fresh and name not in self.tracker.observed
+        crash_points.reach(SWAPPED)
+        items = tuple(rollback_items.done(planned, swapped.get(planned.target)) for planned in began.items)
+        done = {c.target: rollback_items.written(c, swapped[c.target]) for c in began.swaps}
+        changes = tuple(change for change in done.values() if not change.after.alike(change.before))
+        marks, unseen = self._meanwhile(began, done)
+        items = (*items, *unseen)
+        self.ledger.append([e.RollbackEnded(id, items, changes, marks)])
+        self.ledger.journal.sync()
+        crash_points.reach(ENDED)
+        written = {change.target: change for change in began.swaps}
+        shown = tuple(self._shown(item, written.get(item.target)) for item in items)
+        kind = began.kind.value
+        return RollbackReport(
+            id,
+            kind,
+            began.of,
+            judge(items, unknown),
+            shown,
+            finished_earlier=finished_earlier,
+            unknown=unknown,
+        )
+
+    def _shown(self, item: e.Item, change: Change | None) -> ReportItem:
+        resource = self.tracker.resources[item.target.resource]
+        told = change or (Change(item.target, ABSENT, ABSENT) if resource.traits.external else None)
+        says = resource.tell(told, back=True) if told else ""
+        minor = is_minor(item.did.value, change, follows=self.tracker.follows(item.target))
+        return ReportItem(item.target, item.did.value, item.verified, item.why, minor=minor, says=says)
+
+    def _one_by_one(
+        self, id: str, began: e.RollbackBegan, resource: Resource, swaps: Sequence[Swap]
+    ) -> dict[Target, Swapped]:
+        """What another system has taken back is recorded at once: a later start must not ask for it again."""
+        done: dict[Target, Swapped] = {}
+        earlier = dict(self.ledger.history.progress.get(id, {}))
+        planned = {item.target: item for item in began.items}
+        for swap in swaps:
+            if item := earlier.get(swap.target):
+                stands = item.did in (e.Did.FAILED, e.Did.UNVERIFIABLE)
+                now = swap.present if stands else swap.goal
+                done[swap.target] = Swapped(swap.target, item.did, now, item.verified, item.why)
+                continue
+            (result,) = resource.swap([swap], id, fresh=True)
+            done[swap.target] = result
+            self.ledger.append([e.RollbackProgressed(id, rollback_items.done(planned[swap.target], result))])
+            crash_points.reach(PROGRESSED)
+        return done
+
+    def _meanwhile(
+        self, began: e.RollbackBegan, done: Mapping[Target, Change]
+    ) -> tuple[tuple[e.Mark, ...], list[e.Item]]:
+        """Look at the world after the swaps. What else changed while they ran is somebody else's.
+
+        But what comes to light below something that was put back had been out of sight: it may be the agent's.
+        """
+        marks = self.tracker.marks()
+        others = [change for change in self.tracker.since_last(marks) if change.target not in done]
+        looked_at = {t: change for t, change in done.items() if t.resource in self.tracker.observed}
+        now = self._seen(looked_at)
+        since = [
+            Change(t, change.after, now[t])
+            for t, change in looked_at.items()
+            if not now[t].alike(change.after)
+        ]
+        if others or since:
+            self.tracker.attribute([*others, *since], ())
+        above = tuple(f"{change.target.name}/" for change in began.swaps)
+        why = "it was out of sight when the action was recorded, and is not as it was last known"
+        hidden = [change.target for change in others if change.target.name.startswith(above)]
+        return marks, [e.Item(target, e.Did.UNVERIFIABLE, why=why) for target in hidden]
+
+
+def _by_resource(targets: Iterable[Target]) -> dict[str, list[Target]]:
+    groups: dict[str, list[Target]] = {}
+    for target in targets:
+        groups.setdefault(target.resource, []).append(target)
+    return groups

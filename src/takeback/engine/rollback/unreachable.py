@@ -1,0 +1,87 @@
+"""Changes of which nobody could see what they are: the server could not be reached when their action ended.
+
+There may be something, or nothing at all. Whoever takes back looks again; while nobody can, they stand in no one's
+way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from takeback.core.change import Change, Target, Version
+from takeback.core.history import History
+from takeback.core.rollback import Do, Planned
+from takeback.core.selection import Filter, Selection, last_action
+from takeback.engine.rollback.paths import OUTSIDE
+from takeback.errors import BackendError
+
+See = Callable[[Iterable[Target]], Mapping[Target, Version]]
+
+WHY = "what was done there, if anything, is not known and stays: the server cannot be reached"
+
+
+def last(history: History, wanted: Filter, see: See) -> tuple[Selection, tuple[str, ...]]:
+    """The most recent action that is known to have changed something; and those that were passed over.
+
+    One that may have changed something where nobody can look is passed over; one that changed nothing is none. Where
+    there are no others the error is raised: that there is nothing to take back is not known.
+    """
+    passed: list[str] = []
+    nothing: list[str] = []
+    errors: list[BackendError] = []
+    while chosen := last_action(history, wanted, [*passed, *nothing]):
+        changes = [entry.change for entry in chosen.entries]
+        if not all(change.after.is_unknown for change in changes):
+            break
+        seen, hidden = _look(changes, see)
+        if any(seen.values()):
+            break
+        (passed if hidden else nothing).extend(chosen.actions)
+        errors += hidden.values()
+    if errors and not chosen:
+        raise errors[0]
+    return chosen, tuple(passed)
+
+
+def without(chosen: Selection, see: See) -> tuple[Selection, list[Planned]]:
+    """These changes without those that nobody can look at now, and what is to be said of them.
+
+    Where there are no others the error is raised, for then nothing could be done.
+    """
+    changes = {entry.target: entry.change for entry in chosen.entries if entry.change.after.is_unknown}
+    if not changes:
+        return chosen, []
+    _, hidden = _look(changes.values(), see)
+    rest = tuple(entry for entry in chosen.entries if entry.target not in hidden)
+    if hidden and not rest:
+        raise next(iter(hidden.values()))
+    left = [Planned(t, Do.LEAVE, changes[t].after, changes[t].after, (), why=WHY) for t in hidden]
+    return msgspec.structs.replace(chosen, entries=rest), left
+
+
+def _look(changes: Iterable[Change], see: See) -> tuple[dict[Target, Version], dict[Target, BackendError]]:
+    seen: dict[Target, Version] = {}
+    hidden: dict[Target, BackendError] = {}
+    for change in changes:
+        try:
+            seen |= see([change.target])
+        except BackendError as error:
+            hidden[change.target] = error
+    return seen, hidden
+
+
+def without_foreign(history: History, chosen: Selection) -> tuple[Selection, list[Planned]]:
+    """These changes without those that were made outside on another machine, and what is to be said of them."""
+    moved = history.moves.moved
+    far = [entry for entry in chosen.entries if entry.target.resource == OUTSIDE and entry.seq < moved]
+    if not far:
+        return chosen, []
+    left = []
+    for target, entry in {entry.target: entry for entry in far}.items():
+        place = history.moves.at(entry.seq)
+        why = f"it lies outside the workspace, on the machine of {place.said if place else 'then'}"
+        left.append(Planned(target, Do.LEAVE, entry.change.after, entry.change.after, (), why=why))
+    near = tuple(entry for entry in chosen.entries if entry not in far)
+    return msgspec.structs.replace(chosen, entries=near), left

@@ -1,0 +1,263 @@
+"""Making one call: known already, or let through, recorded, made, tried again, and recorded with what it gave."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from functools import lru_cache, partial
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core import keys
+from takeback.core.entities import RecordedRun
+from takeback.core.values import plain, said
+from takeback.engine.gate.rules import name_in_rules
+from takeback.engine.runs import arguments, declare
+from takeback.engine.runs.declare import (
+    Declared,
+    Function,
+    declared,
+    declared_here,
+    hides_something,
+    is_async,
+    unwrapped,
+)
+from takeback.engine.runs.in_flight import AtWork, wholly
+from takeback.engine.runs.recorded_calls import CallEvidence
+from takeback.engine.runs.recorder import Parts, Recorder, Wanted
+from takeback.engine.tracking.signs_of_life import Heartbeat
+from takeback.errors import HandedOver, InvariantBroken, LeaseLost, RefusedError, SeatLost, UsageError
+from takeback.resources.calls.resource import Call
+
+if TYPE_CHECKING:
+    import asyncio
+
+FINAL = (InvariantBroken, HandedOver, LeaseLost, SeatLost, RefusedError)
+"""Never tried again, whatever a function declares as transient."""
+PAUSE_S = 0.1
+PAUSE_MAX_S = 30.0
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What is known of a function, whatever it is given."""
+
+    function: Function
+    declared: Declared
+    tool: str
+    identity: str
+    is_async: bool
+    hides_something: bool
+
+
+def facts_of(function: Function) -> Facts:
+    # Known by its declaration too: a function may be declared anew. An object may change, and is looked at each time.
+    return (_facts if isinstance(function, FunctionType) else _facts.__wrapped__)(
+        function, declared(function)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _facts(function: Function, said: Declared) -> Facts:
+    inner, _, _ = unwrapped(function)
+    tool = name_in_rules(function)
+    # A name that was chosen is the identity: the function may move. Otherwise two modules may have one of it.
+    chosen = said.name != getattr(inner, "__qualname__", "")
+    return Facts(inner, said, tool, said.name if chosen else tool, is_async(inner), hides_something(inner))
+
+
+class Caller:
+    """One call of a run, from its beginning to its end."""
+
+    def __init__(
+        self,
+        function: Function,
+        *,
+        run: RecordedRun,
+        parts: Parts,
+        place: str,
+        nth: Callable[[bytes], int],
+        key: str,
+        effect: str,
+        parent: str,
+        step: str,
+        looking: bool,
+        retries: int,
+        replayed: bool,
+        beat: Heartbeat,
+        at_work: AtWork,
+    ) -> None:
+        self._asked_for = function
+        self._facts = facts_of(function)
+        self._function = self._facts.function
+        self._declared = declared_here(self._facts.declared, effect)
+        self._recorder = Recorder(run, parts, beat)
+        self._ledger = parts.tracker.ledger
+        self._calls = parts.calls
+        self._replayed = replayed
+        self._place = place
+        self._nth = nth
+        self._key = key
+        self._parent = parent
+        self._step = step
+        self._looking = looking and self._declared.effect is not e.Effect.NONE
+        self._retries = self._declared.retries or retries
+        self._at_work = at_work
+
+    def make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        _, args, kwargs = unwrapped(self._asked_for, args, kwargs)
+        wanted = self._wanted(args, kwargs)
+        if self._facts.is_async:
+            return self._make_async(wanted, args, kwargs)
+        with self._at_work.on(wanted.key):
+            return self._make(wanted, lambda: self._function(*args, **kwargs))
+
+    # The two ways of making it: with threads and with a loop
+
+    def _make(self, wanted: Wanted, function: Callable[[], Any]) -> Any:
+        if earlier := self._recorder.completed(wanted, replayed=self._replayed):
+            return self._calls.result(earlier)
+        call, id = self._begin(wanted)
+        left = self._retries
+        while True:
+            try:
+                with _Calling(call, id):
+                    result = function()
+            except BaseException as error:  # noqa: BLE001  an interrupt, too, leaves a call to be judged
+                if found := self._after_error(id, wanted, error, left):
+                    return found.result
+            else:
+                self._recorder.end(id, wanted.name, result, wanted)
+                return result
+            time.sleep(self._pause_s(left))
+            left -= 1
+
+    async def _make_async(self, wanted: Wanted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        import asyncio
+
+        recorder = self._recorder
+        async with self._at_work.on_async(wanted.key):
+            if earlier := recorder.completed(wanted, replayed=self._replayed):
+                return self._calls.result(earlier)
+            (call, id), cancelled = await wholly(lambda: self._begin(wanted), apart=True)
+            if cancelled:
+                why, stopped = "it was cancelled before it was made", e.Outcome.STOPPED
+                await wholly(lambda: recorder.close(id, wanted, stopped, why, happened=False))
+                raise cancelled
+            left = self._retries
+            while True:
+                try:
+                    with _Calling(call, id):
+                        result = await self._function(*args, **kwargs)
+                except BaseException as error:  # noqa: BLE001  as above
+                    found, cancelled = await wholly(partial(self._after_error, id, wanted, error, left))
+                    if found:
+                        return _unless(cancelled, found.result)
+                else:
+                    end = partial(recorder.end, id, wanted.name, result, wanted)
+                    _, cancelled = await wholly(end)
+                    return _unless(cancelled, result)
+                await asyncio.sleep(self._pause_s(left))
+                left -= 1
+
+    # Before
+
+    def _wanted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
+        name = self._declared.name
+        kept = {
+            "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
+            "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
+        }
+        bound = arguments.by_name(self._function, kept)
+        identity = self._facts.identity
+        intended = keys.intent(bound, self._declared.volatile, arguments.spread(self._function))
+        if self._key:
+            key, intent = self._key, keys.intent_key(identity, intended)
+        else:
+            key, intent = self._automatic_key(identity, intended), ""
+        return Wanted(
+            name,
+            self._declared.effect,
+            key,
+            kept,
+            bound,
+            arguments.seen(self._function, kept),
+            self._facts.tool,
+            intent,
+            self._declared.handlers(),
+            self._step,
+            self._parent,
+            self._looking,
+            undeclared=self._declared.effect is e.Effect.UNKNOWN,
+        )
+
+    def _automatic_key(self, identity: str, intended: dict[str, Any]) -> str:
+        if self._facts.hides_something:
+            raise UsageError(
+                f"{self._declared.name} is an object with a state of its own, so its arguments do not say which "
+                "call is meant; it was not called",
+                hint="run.call(..., key=...) names it, or call a function",
+            )
+        # Its place among those of the same intent: threads and tasks may come in another order the next time.
+        nth = self._nth(keys.alike(self._place, identity, intended))
+        return keys.action_key(self._place, nth, identity, intended)
+
+    def _begin(self, wanted: Wanted) -> tuple[Call, str]:
+        self._recorder.refuse_unready(wanted)
+        wanted = self._recorder.foreseen(wanted)
+        self._recorder.keep_off(wanted)
+        passed = self._recorder.gate.pass_through(
+            self._recorder.run.id,
+            wanted.name,
+            wanted.effect,
+            wanted.plain,
+            tool=wanted.tool,
+            named=wanted.named,
+            seen=wanted.seen,
+            uncaptured=wanted.uncaptured,
+            undeclared=wanted.undeclared,
+        )
+        return self._recorder.begin(wanted, passed)
+
+    # After
+
+    def _after_error(self, id: str, wanted: Wanted, error: BaseException, left: int) -> CallEvidence | None:
+        """Judge a call that raised: None is to try again; what the world has after all is its result."""
+        transient = isinstance(error, self._declared.retry_on) and not isinstance(error, FINAL)
+        action = self._ledger.history.actions.get(id)
+        seen = self._calls.look_at(action) if action else CallEvidence(False)
+        if transient and left and not seen.in_doubt:
+            if not seen.happened:
+                return None
+            with self._calls.keeping(seen.result) as kept:
+                done = e.Outcome.DONE
+                self._recorder.close(id, wanted, done, seen.why, kept.view, kept.full, happened=True)
+            return seen
+        self._recorder.failed(id, wanted, said(error), seen)
+        raise error
+
+    def _pause_s(self, left: int) -> float:
+        pause_s: float = PAUSE_S * 2 ** (self._retries - left)
+        return min(PAUSE_MAX_S, pause_s) * random.uniform(0.5, 1.5)
+
+
+def _unless(cancelled: asyncio.CancelledError | None, result: Any) -> Any:
+    if cancelled:
+        raise cancelled
+    return result
+
+
+class _Calling:
+    """Says, to whoever asks in this context, which call is being made."""
+
+    def __init__(self, call: Call, id: str) -> None:
+        self._here = (call, id)
+
+    def __enter__(self) -> None:
+        self._token = declare.current.set(self._here)
+
+    def __exit__(self, *error: object) -> None:
+        declare.current.reset(self._token)

@@ -1,0 +1,193 @@
+"""A database inside a run: one transaction, held until its step is over, and an action of its own."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core import keys
+from takeback.core.ids import seq_of
+from takeback.core.values import said
+from takeback.engine.gate.gate import Ruling
+from takeback.engine.runs.in_flight import AlsoAsync
+from takeback.engine.runs.recorded_calls import change_of, standing
+from takeback.engine.runs.step import innermost
+from takeback.errors import ConflictError, HandedOver, TakebackError, UsageError
+from takeback.ports.databases import Databases, Transaction
+from takeback.system import crash_points
+
+if TYPE_CHECKING:
+    from takeback.engine.runs.run import Run
+
+COMMITTED = crash_points.crash_point("database-committed")
+RECORDED = crash_points.crash_point("database-recorded")
+
+
+class Database(AlsoAsync[Any]):
+    """A block in which a run writes to a database: `with run.database("app.db") as db: db.execute(…)`.
+
+    What is written is committed when the step ends, or the block where there is no step. An exception before that
+    aborts it; afterwards it is taken back with the run. Two blocks of one step for the same database are one
+    transaction.
+    """
+
+    def __init__(self, run: Run, databases: Databases, place: str) -> None:
+        self._run = run
+        self._databases = databases
+        self._place = place
+        self._name = ""
+        self._unguarded = ""
+        """Why what it commits cannot be taken back."""
+        self._step = ""
+        self._parent = ""
+        self._action = ""
+        self._aborted = ""
+        self._transaction: Transaction | None = None
+        self._first: Database | None = None
+        """The block that began the transaction, where this is a later one."""
+
+    def __enter__(self) -> Any:
+        run, step = self._run, innermost(self._run)
+        run.at_work.refuse_closed()
+        if run._replayed or (step and step.done):
+            raise UsageError(
+                "what was written to the database in this step is there already; nothing was begun",
+                hint="`if not step.done:` around the block, or write in a function and make it with run.call",
+            )
+        prepared = self._databases.prepare(self._place)
+        self._name, self._unguarded = prepared.name, prepared.unguarded
+        if self._unguarded:
+            self._be_careful(step.path if step else "")
+        held = step.held if step else ()
+        self._first = next((block for block in held if block._name == self._name), None)
+        if self._first is None:
+            self._step, self._parent = step.id if step else "", run._innermost()
+            # Not looked at: until it is committed there is nothing to see, and others are at work meanwhile.
+            self._action = run._tracker.begin(self._began("database"), stream=run.id, looking=False)
+            try:
+                self._transaction = self._databases.begin(self._place, self._action)
+            except BaseException as error:
+                self._end(e.Outcome.FAILED, said(error))
+                raise
+        return self._opened().connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        step = innermost(self._run)
+        if error is not None:
+            (self._first or self).abort(said(error))
+        elif self._first is not None:
+            return
+        elif step is not None:
+            step.held.append(self)
+        else:
+            self.commit()
+
+    def _be_careful(self, step: str) -> None:
+        """Say what an unguarded database means, before anything is written; or raise where it must not be."""
+        run = self._run
+        if run.options.autopilot:
+            why = f"{self._unguarded}, so what is committed there cannot be taken back"
+            how = "guard it with `takeback guard ADDRESS`, or run it without autopilot"
+            ruling = Ruling("deny", "autopilot", why, how)
+            run._parts.gate.refuse(run.id, f"database {self._name}", e.Effect.TRANSACTIONAL, None, ruling)
+        history = run._ledger.history
+        recorded = history.runs[run.id]
+        for id in recorded.actions:
+            action = history.actions[id]
+            inside = getattr(action.began, "step", "")
+            if seq_of(id) > seq_of(run._body) or action.name != f"commit to {self._name}":
+                continue
+            where = recorded.steps[inside].name if inside else ""
+            if where == step and standing(history, action):
+                raise HandedOver(
+                    f"an earlier attempt came to {action.name} ({id}), and that cannot be taken back: "
+                    f"{self._unguarded}. So it is not written again",
+                    hint=f"look. If it never happened, `takeback handover return {run.id} --never {id}`; else finish "
+                    "by hand, or begin a run with another key",
+                )
+        warnings.warn(
+            f"{self._unguarded}: what is written to it lasts only if its step does, and cannot be taken back once it "
+            "is committed. `takeback guard ADDRESS` changes that",
+            stacklevel=3,
+        )
+
+    def commit(self) -> None:
+        """Make it last. The commit is an action of its own: what changes in that moment is the transaction's."""
+        if self._aborted:
+            raise ConflictError(
+                f"what was written to {self._name} in this step was aborted: {self._aborted}",
+                hint="let an error inside a database block leave its step",
+            )
+        run = self._run
+        tracker, beat = run._tracker, run._beat
+        commit = tracker.begin(self._began("commit to", lasting=True), stream=run.id)
+        beat.add(commit)
+        try:
+            self._opened().commit()
+        except BaseException as error:
+            # Where the server answered, it said no. Otherwise it may have committed all the same.
+            answered = isinstance(error, TakebackError) and not getattr(error, "retryable", False)
+            self._end(e.Outcome.FAILED, said(error), commit, in_doubt=not answered)
+            raise
+        # A sign of life after the commit proves, should this process die now, that it was the commit's.
+        tracker.life.show(commit)
+        crash_points.reach(COMMITTED)
+        self._end(e.Outcome.DONE, "", commit, happened=True)
+        crash_points.reach(RECORDED)
+
+    def abort(self, why: str) -> None:
+        """Let it never have been."""
+        if self._aborted:
+            return
+        self._aborted = why or "it was stopped"
+        try:
+            self._opened().abort()
+        finally:
+            self._end(e.Outcome.FAILED, why)
+
+    def _opened(self) -> Transaction:
+        transaction = (self._first or self)._transaction
+        assert transaction is not None
+        return transaction
+
+    def _began(self, what: str, *, lasting: bool = False) -> e.ActionBegan:
+        run = self._run
+        began = e.ActionBegan(
+            f"{what} {self._name}",
+            e.Effect.TRANSACTIONAL,
+            actor=run.options.actor,
+            session=run.options.session,
+            step=self._step,
+            parent=self._parent,
+        )
+        if not (lasting and self._unguarded):
+            return began
+        # From here on it is a call to another system that nobody can take back.
+        key = keys.call_key(run._tracker.origin, run.id, 1, began.name, run._ledger.history.seq)
+        return msgspec.structs.replace(
+            began, effect=e.Effect.IRREVERSIBLE, call_key=key, uncaptured=(self._unguarded,)
+        )
+
+    def _end(
+        self,
+        outcome: e.Outcome,
+        why: str = "",
+        commit: str = "",
+        *,
+        happened: bool = False,
+        in_doubt: bool = False,
+    ) -> None:
+        tracker = self._run._tracker
+        if commit:
+            recorded = tracker.ledger.history.actions[commit]
+            changes = change_of(recorded, in_doubt=in_doubt) if happened or in_doubt else ()
+            tracker.end(commit, outcome, why=why, changes=changes)
+        tracker.end(self._action, outcome, why=why)
+        if commit:
+            self._run._beat.remove(commit)

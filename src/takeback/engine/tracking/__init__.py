@@ -1,0 +1,1 @@
+"""Tracking: what an action changed, found by looking before and after, and settled after a crash."""

@@ -1,0 +1,99 @@
+"""Signs of life: a file for each action that its owner touches from time to time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from takeback.system.private_files import unusable
+
+SHOW_S = 0.02
+
+_given_up: set[tuple[int, str, str]] = set()
+"""What this process began and does not go on with, although no end of it could be recorded: pid, folder, id."""
+
+
+class SignsOfLife:
+    """The folder of these files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def show(self, action_id: str) -> None:
+        """Say that the owner of this action lives."""
+        path = self._folder / action_id
+        try:
+            try:
+                os.utime(path)
+            except FileNotFoundError:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise unusable(path, error) from error
+
+    def last_ns(self, action_id: str) -> int:
+        """When the owner was last known to live, in nanoseconds; 0 where nobody knows."""
+        try:
+            return os.stat(self._folder / action_id).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def give_up(self, action_id: str) -> None:
+        """Its owner lives, and does not go on with it; its end could not be recorded."""
+        _given_up.add((os.getpid(), str(self._folder), action_id))
+
+    def is_given_up(self, action_id: str) -> bool:
+        """Whether this very process has given it up."""
+        return (os.getpid(), str(self._folder), action_id) in _given_up
+
+    def end(self, action_id: str) -> None:
+        """The action has a recorded end; its sign of life is not needed any more."""
+        try:
+            os.unlink(self._folder / action_id)
+        except FileNotFoundError:
+            return
+
+
+class Heartbeat:
+    """A thread that shows signs of life for some actions, until it is stopped."""
+
+    def __init__(self, signs: SignsOfLife, every_s: float) -> None:
+        self._signs = signs
+        self._every_s = every_s
+        self._shown = 0.0
+        self._ids: set[str] = set()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, id: str) -> None:
+        self._signs.show(id)
+        self._ids.add(id)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._beat, name="takeback-life", daemon=True)
+            self._thread.start()
+
+    def remove(self, id: str) -> None:
+        self._ids.discard(id)
+        self._signs.end(id)
+
+    def show(self, *, last: bool = False) -> None:
+        """Now, unless it has just been shown: a sign that is a moment old proves nearly as much.
+
+        The `last` one proves all, should the end not be recorded.
+        """
+        now = time.monotonic()
+        if last or now - self._shown > SHOW_S:
+            self._shown = now
+            for id in list(self._ids):
+                self._signs.show(id)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            self.show()

@@ -1,0 +1,1 @@
+"""Looking at the tree: which paths changed, and reading them."""

@@ -1,0 +1,107 @@
+"""Finding what changed by looking at every known path again.
+
+Only times and sizes are compared here; what differs is read by capture.py. Where the tree is large, a second
+process looks at half of it: it shares the memory of this one, and sends back only what differs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from functools import partial
+
+from takeback.resources.files.entry import StatKey, split
+from takeback.resources.files.tree.tree import TreeFolder
+from takeback.system import second_process
+from takeback.system.beneath import RootFolder
+
+Dirty = dict[bytes, set[bytes]]
+"""For each folder, the names in it that must be looked at again. The empty name is the folder itself."""
+
+PARALLEL_FILES_MIN = 4_000
+_FOLDER_COST = 5
+"""A folder has to be opened, which takes as long as looking at so many files."""
+
+stats_taken = 0
+"""How many paths were looked at so far, for tests that count."""
+
+
+Folders = list[tuple[bytes, TreeFolder]]
+
+
+def scan(place: RootFolder, root: TreeFolder) -> Dirty:
+    """Every name in the tree that is not as it was when it was read."""
+    mine, theirs = second_process.halves(root.walk(), lambda pair: len(pair[1].files) + _FOLDER_COST)
+    if sum(len(folder.files) for _, folder in theirs) < PARALLEL_FILES_MIN or not second_process.possible():
+        return look(place, mine + theirs)
+    dirty, more = second_process.both(partial(look, place), mine, theirs, Dirty)
+    for path, names in more.items():
+        dirty.setdefault(path, set()).update(names)
+    return dirty
+
+
+def scan_below(place: RootFolder, path: bytes, folder: TreeFolder) -> Dirty:
+    """The same for one folder, and all below it."""
+    return look(place, list(folder.walk(path)))
+
+
+def look(place: RootFolder, folders: Folders) -> Dirty:
+    """What differs in each of these folders."""
+    dirty: Dirty = defaultdict(set)
+    with place.batch() as opened:
+        for path, folder in folders:
+            try:
+                fd = opened(path)
+            except OSError:
+                # It cannot be opened any more: the one above it has to be looked at.
+                above, name = split(path)
+                dirty[above].add(name)
+                continue
+            _compare(path, folder, fd, dirty)
+    return dirty
+
+
+def _compare(path: bytes, folder: TreeFolder, fd: int, dirty: Dirty) -> None:
+    global stats_taken
+    stat = os.stat
+    names: list[bytes] = []
+    if not _unchanged(folder.key, os.fstat(fd)):
+        names.append(b"")
+        names.extend(_listed(folder, fd))
+    for name, row in folder.files.items():
+        key = row.key
+        try:
+            found = stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            names.append(name)
+            continue
+        if (
+            row.racy
+            or key is None
+            or found.st_ctime_ns != key.ctime_ns
+            or found.st_mtime_ns != key.mtime_ns
+            or found.st_size != key.size
+            or found.st_ino != key.ino
+            or found.st_mode != key.mode
+            or found.st_dev != key.dev
+        ):
+            names.append(name)
+    stats_taken += len(folder.files) + 1
+    if names:
+        dirty[path].update(names)
+
+
+def _listed(folder: TreeFolder, fd: int) -> set[bytes]:
+    """Names that came or went."""
+    return folder.names() ^ {os.fsencode(name) for name in os.listdir(fd)}
+
+
+def _unchanged(key: StatKey | None, found: os.stat_result) -> bool:
+    return (
+        key is not None
+        and found.st_ctime_ns == key.ctime_ns
+        and found.st_mtime_ns == key.mtime_ns
+        and found.st_ino == key.ino
+        and found.st_mode == key.mode
+        and found.st_dev == key.dev
+    )

@@ -1,0 +1,1 @@
+"""Paths outside the workspace that an action names."""

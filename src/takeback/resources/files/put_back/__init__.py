@@ -1,0 +1,1 @@
+"""Putting paths back so that nobody's work is lost."""

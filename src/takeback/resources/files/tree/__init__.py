@@ -1,0 +1,1 @@
+"""The tree of a workspace as a value: entries, edits, stored forms."""

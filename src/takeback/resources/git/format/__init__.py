@@ -1,0 +1,1 @@
+"""The files of a repository: refs, index, packs, locks, and how git reads them."""

@@ -1,0 +1,71 @@
+"""Where the repository of a workspace lies: a folder, or a file that names one, inside the root or outside it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import msgspec
+
+LINK = b".git"
+"""The name of the repository in the root, and of the target that is the file there, where it is a file."""
+
+_FORMAT = re.compile(rb"(?im)^[ \t]*objectformat[ \t]*=[ \t]*\"?([A-Za-z0-9]+)")
+
+
+class RepositoryLocation(msgspec.Struct, frozen=True):
+    """The repository's folder, which all its worktrees share."""
+
+    root: bytes
+    folder: bytes
+    linked: bool
+    """`.git` is a file: a linked worktree, a submodule, or a repository that lies elsewhere."""
+
+    def path(self, name: bytes) -> bytes:
+        """Where a file of the repository is."""
+        if name == LINK:
+            return os.path.join(self.root, LINK)
+        return os.path.join(self.folder, name)
+
+
+def find(root: bytes, last: bytes = b"") -> RepositoryLocation:
+    """The repository of this root. Where `.git` is gone, it is where it was last seen."""
+    link = os.path.join(root, LINK)
+    if os.path.islink(link):
+        return RepositoryLocation(root, led_to(root, os.readlink(link)), linked=True)
+    try:
+        with open(link, "rb") as file:
+            text = file.read(4096)
+    except IsADirectoryError:
+        return RepositoryLocation(root, link, linked=False)
+    except OSError:
+        return RepositoryLocation(root, last or link, linked=False)
+    return RepositoryLocation(root, gitdir(root, text) or last or link, linked=True)
+
+
+def gitdir(root: bytes, text: bytes) -> bytes:
+    """Where a file `.git` with this text leads; nothing where it leads nowhere."""
+    return led_to(root, text[len(b"gitdir:") :].strip()) if text.startswith(b"gitdir:") else b""
+
+
+def led_to(root: bytes, path: bytes) -> bytes:
+    return common(os.path.realpath(os.path.join(root, path)))
+
+
+def common(folder: bytes) -> bytes:
+    """The folder that a linked worktree shares with its repository; any other is its own."""
+    try:
+        with open(os.path.join(folder, b"commondir"), "rb") as file:
+            return os.path.realpath(os.path.join(folder, file.read(4096).strip()))
+    except OSError:
+        return folder
+
+
+def hash_name(folder: bytes) -> str:
+    """The algorithm that names the objects of this repository."""
+    try:
+        with open(os.path.join(folder, b"config"), "rb") as file:
+            found = _FORMAT.search(file.read(1 << 20))
+    except OSError:
+        return "sha1"
+    return found[1].decode().lower() if found else "sha1"

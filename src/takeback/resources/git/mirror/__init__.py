@@ -1,0 +1,1 @@
+"""A second copy of every git object, so that nothing that was pruned is lost."""

@@ -1,0 +1,1 @@
+"""Putting a repository back under git's own locks."""

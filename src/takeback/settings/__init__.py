@@ -1,0 +1,1 @@
+"""The only readers of the environment and of takeback.toml."""

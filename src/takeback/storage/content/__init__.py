@@ -1,0 +1,1 @@
+"""Content: what was in every file, by its digest."""

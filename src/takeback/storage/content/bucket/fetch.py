@@ -1,0 +1,97 @@
+"""Bringing blobs from the bucket into the packs of this machine."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from takeback.errors import BackendError
+from takeback.ports.progress import Progress
+from takeback.storage.content.bucket import objects
+from takeback.storage.content.bucket.listing import at_once
+from takeback.storage.content.bucket.objects import ObjectRow
+from takeback.system import crash_points
+
+if TYPE_CHECKING:
+    from takeback.storage.content.bucket.sharing import SharedStore
+
+WHOLE_BYTES_MAX = 4 << 20
+"""An object of this size is read as a whole where one blob is wanted: the next one wanted is likely in it."""
+
+FETCHED = crash_points.crash_point("fetch-read")
+KEPT = crash_points.crash_point("fetch-kept")
+
+
+class Lock(Protocol):
+    def tried(self) -> AbstractContextManager[bool]: ...
+
+
+class Fetching:
+    """Reads from the bucket, and keeps what it read where nobody has to be waited for."""
+
+    def __init__(self, store: SharedStore, lock: Lock) -> None:
+        self._store = store
+        self._lock = lock
+        self._last: dict[bytes, bytes] = {}
+        """What came with the last one: without the lock it cannot be kept, and is likely wanted next."""
+
+    def get(self, digest: bytes) -> bytes | None:
+        """One blob, proved; None where no object has a sound one."""
+        if digest in self._last:
+            return self._last[digest]
+        for found in self._store.known.places(digest):
+            whole = found.bytes <= WHOLE_BYTES_MAX
+            rows = self._store.known.rows_of(found.object) if whole else [found.row]
+            read = dict(self._read(found.object, rows))
+            if digest in read:
+                self._last = {} if self._keep(read) else read
+                return read[digest]
+        return None
+
+    def fetch(self, digests: Collection[bytes], progress: Progress) -> set[bytes]:
+        """Bring all of these here; gives those that no object has. Under the lock."""
+        wanted, gone = set(digests), set()
+        while wanted:
+            by_object: dict[str, list[ObjectRow]] = defaultdict(list)
+            for digest in wanted:
+                places = [place for place in self._store.known.places(digest) if place.object not in gone]
+                if places:
+                    by_object[places[0].object].append(places[0].row)
+            if not by_object:
+                break
+            items = [(name, sorted(rows, key=lambda row: row.offset)) for name, rows in by_object.items()]
+            told = progress("Fetching content", items, len(items))
+            for name, read in at_once(lambda item: (item[0], list(self._read(*item))), told):
+                for digest, data in read:
+                    self._store.put_named(digest, data)
+                    wanted.discard(digest)
+                self._store.sync()
+                gone.add(name)  # what it did not give, it will not give
+        crash_points.reach(KEPT)
+        return wanted
+
+    def _read(self, name: str, rows: list[ObjectRow]) -> Iterator[tuple[bytes, bytes]]:
+        """The sound ones of these blobs of an object."""
+        parts = self._store.bucket.read_parts(name, [(row.offset, row.end) for row in rows])
+        crash_points.reach(FETCHED)
+        for row, stored in zip(rows, parts or (), strict=False):
+            try:
+                _, data = objects.piece(row, stored, self._store.seal)
+            except objects.Damaged:
+                continue
+            yield row.digest, data
+
+    def _keep(self, read: dict[bytes, bytes]) -> bool:
+        """Put these into the packs, if nobody else is writing there now."""
+        with self._lock.tried() as held:
+            if not held:
+                return False
+            try:
+                for digest, data in read.items():
+                    self._store.put_named(digest, data)
+                self._store.sync()
+            except BackendError:
+                return False  # a full disk keeps nobody from reading
+            return True

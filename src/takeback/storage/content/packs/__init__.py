@@ -1,0 +1,30 @@
+"""The content store: what was in every file, by its digest, durable before anything refers to it.
+
+One folder holds numbered files, all private to their owner:
+
+- `NNNNNNNN.pack`: records, appended and never changed; up to 64 MiB each (record.py). They are the truth.
+- `NNNNNNNN.idx`: sorted runs that say where a blob is (index.py); `NNNNNNNN.log`: the rows that are in no run
+  yet (log.py); `catalog`: which of them count (catalog.py). They are derived, and made again from the packs.
+- `NNNNNNNN.part`: a pack that a worker is writing (parts.py); `catalog.tmp`: a catalog that is being
+  replaced.
+
+Files of up to 4 MiB are one blob; larger ones are blocks, named by lists (content.py).
+"""
+
+from takeback.storage.content.file_content import Content
+from takeback.storage.content.memory import MemoryBlobs
+from takeback.storage.content.names import Blobs, Sink, Source, Stats, Swept, raw_name, text_name
+from takeback.storage.content.packs.store import PackStore
+
+__all__ = [
+    "Blobs",
+    "Content",
+    "MemoryBlobs",
+    "PackStore",
+    "Sink",
+    "Source",
+    "Stats",
+    "Swept",
+    "raw_name",
+    "text_name",
+]

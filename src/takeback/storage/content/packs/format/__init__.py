@@ -1,0 +1,1 @@
+"""The bytes of packs, their indexes and their catalog."""

@@ -1,0 +1,1 @@
+"""Reading files of the workspace into packs."""

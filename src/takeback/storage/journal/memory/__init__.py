@@ -1,0 +1,1 @@
+"""The journal that lives as long as its process."""

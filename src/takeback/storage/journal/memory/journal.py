@@ -1,0 +1,99 @@
+"""A journal that lives as long as its process: for tests, and for whoever wants no file."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Sequence
+
+from takeback.core.events import Event
+from takeback.core.record import Record
+from takeback.ports.clock import Clock
+from takeback.ports.journal import Finding, Head
+from takeback.storage.journal.batch import NOTHING, Batch, JournalRow, cut, missing, record_of, refuse_lost
+from takeback.storage.journal.memory.leases import InMemoryLeases
+from takeback.storage.journal.memory.outbox import InMemoryOutbox
+from takeback.storage.journal.memory.relocation import InMemoryMoving
+from takeback.storage.journal.verify import audit
+from takeback.system.clock import SystemClock
+
+
+class InMemoryJournal:
+    """The whole contract but durability. `rows` and `anchored` are open to tests that tamper with them."""
+
+    seats = None
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self.rows: list[JournalRow] = []
+        self.anchored: dict[int, str] = {}
+        self._clock = clock or SystemClock()
+        self.lock = threading.RLock()
+        self.moving = InMemoryMoving(self)
+        self.leases = InMemoryLeases(self._clock.now_us, self.lock, refuse=self.moving.refuse)
+        self.outbox = InMemoryOutbox(self, self._clock.now_us, self.lock)
+
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        stream: str,
+        expect: int | None = None,
+        key: str = "",
+        durable: bool = True,  # noqa: ARG002  nothing here survives its process
+        fences: Collection[int] = (),
+    ) -> tuple[Record, ...]:
+        batch = Batch(tuple(events), stream, expect, key)
+        with self.lock:
+            if earlier := self.find(key):
+                return batch.answer(earlier)
+            self.moving.refuse()
+            refuse_lost(fences, self.leases.held(fences))
+            last, anchored = self.head().count, max(self.anchored, default=0)
+            if anchored > last:
+                raise cut(last, anchored)
+            seq = last + 1
+            head = self.head(batch.stream_at(seq))
+            rows, records = batch.seal(seq=seq, head=head, at_us=self._clock.now_us())
+            self.rows += [JournalRow(*row) for row in rows]
+            self.anchored |= {record.seq: record.digest for record in records}
+            self.outbox.project(records)
+            return records
+
+    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
+        with self.lock:
+            rows = self.rows[:]
+        return _read(rows, max(0, after), stream)
+
+    def get(self, seq: int) -> Record | None:
+        with self.lock:
+            found = [row for row in self.rows[max(0, seq - 1) : seq] if row.seq == seq]
+        return record_of(found[0]) if found else None
+
+    def find(self, key: str) -> tuple[Record, ...]:
+        with self.lock:
+            return tuple(record_of(row) for row in self.rows if key and row.key == key)
+
+    def head(self, stream: str | None = None) -> Head:
+        with self.lock:
+            if stream is None:
+                return Head(self.rows[-1].seq, self.rows[-1].digest) if self.rows else NOTHING
+            last = next((row for row in reversed(self.rows) if row.stream == stream), None)
+            return Head(last.n, last.digest) if last else NOTHING
+
+    def check(self) -> Iterator[Finding]:
+        with self.lock:
+            rows, anchored = self.rows[:], dict(self.anchored)
+        return audit(rows, anchored)
+
+    def sync(self) -> None:
+        """Nothing outlives the process."""
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+def _read(rows: list[JournalRow], after: int, stream: str | None) -> Iterator[Record]:
+    for expected, row in enumerate(rows[after:], after + 1):
+        if row.seq != expected:
+            raise missing(expected)
+        if stream in (None, row.stream):
+            yield record_of(row)

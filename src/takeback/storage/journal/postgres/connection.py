@@ -1,0 +1,93 @@
+"""Connections to the server of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from takeback.storage.journal.postgres import schema
+from takeback.storage.journal.postgres.errors import explain, is_lost
+from takeback.system.postgres_address import called, driver, parsed
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Db = psycopg.Connection[tuple[Any, ...]]
+
+BUSY_S = 10.0
+CONNECT_S = 5
+SILENCE_S = 15
+"""After so long without an answer from the other machine a connection counts as lost."""
+ABANDONED_S = 30
+"""After so long the server lets go of what a transaction holds whose process does not go on."""
+
+# Where a connection was lost its transaction may be waited for, so the lock has a limit. An administrator may ask for
+# more than `on`, such as an answer of a second server, but not for less.
+_SETTINGS = (
+    "SET client_encoding = 'UTF8'; SET lock_timeout = {lock_ms}; "
+    "SET idle_in_transaction_session_timeout = {idle_ms}; "
+    "SET default_transaction_isolation = 'read committed'; "
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+)
+
+
+class Address:
+    """Where a store is. It may hold a password, so it is never shown whole."""
+
+    def __init__(self, dsn: str, *, busy_s: float = BUSY_S) -> None:
+        self._dsn = dsn
+        self._busy_s = busy_s
+        database, host = called(dsn)
+        self.name = f"the database {database}" + (f" on {host}" if host and not host.startswith("/") else "")
+
+    def __repr__(self) -> str:
+        return f"<Address {self.name}>"
+
+    def check(self) -> None:
+        """Whether one could work with it. Raises BackendError with what is wrong."""
+        try:
+            self.connect().close()
+        except driver().Error as error:
+            raise explain(error, self.name) from error
+
+    @contextmanager
+    def visiting(self) -> Iterator[Db]:
+        """A connection that changes nothing there, not even to make tables. Raises BackendError."""
+        try:
+            with self._connect() as db:
+                yield db
+        except driver().Error as error:
+            raise explain(error, self.name, "Nothing was changed in it") from error
+
+    def connect(self) -> Db:
+        """A new connection, with the tables seen to. Raises what the driver raises where it is worth another try."""
+        pg = driver()
+        try:
+            db = self._connect()
+            try:
+                settings = _SETTINGS.format(lock_ms=int(self._busy_s * 1000), idle_ms=ABANDONED_S * 1000)
+                db.execute(settings.encode())
+                schema.prepare(db, self.name)
+            except BaseException:
+                db.close()
+                raise
+        except pg.Error as error:
+            if is_lost(error):
+                raise
+            raise explain(error, self.name) from error
+        return db
+
+    def _connect(self) -> Db:
+        given = parsed(self._dsn)
+        limits = {
+            "connect_timeout": CONNECT_S,
+            "keepalives_idle": SILENCE_S // 3,
+            "keepalives_interval": SILENCE_S // 3,
+            "keepalives_count": 2,
+            "tcp_user_timeout": SILENCE_S * 1000,
+            "application_name": "takeback",
+        }
+        more = {name: value for name, value in limits.items() if name not in given}
+        db: Db = driver().connect(self._dsn, autocommit=True, **more)
+        return db

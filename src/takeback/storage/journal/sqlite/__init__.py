@@ -1,0 +1,1 @@
+"""The journal in one SQLite file: statements, sessions and errors."""

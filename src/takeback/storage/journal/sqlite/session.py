@@ -1,0 +1,134 @@
+"""The one connection that a process has to the database of a journal, for one thread at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from takeback.errors import CorruptionError, UsageError
+from takeback.storage.journal.sqlite.errors import explain
+from takeback.storage.journal.sqlite.file import Wal, connect
+from takeback.system import at_fork
+from takeback.system.private_files import unusable
+
+LOOK_S = 1.0
+
+
+class SqliteSession:
+    """A connection that is made where there is none, with its errors translated: `with session.lock, session as db`.
+
+    The lock is taken by the block itself: an interrupt on the way into a method of ours could leave it behind.
+    """
+
+    def __init__(self, path: Path, busy_s: float, forked: Callable[[], None]) -> None:
+        """`forked` is called in a child, before anybody uses it there."""
+        self.path = path
+        self.wal = Wal(path)
+        self._name = str(path)
+        self._busy_s = busy_s
+        self._forked = forked
+        # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
+        self.lock = threading.RLock()
+        self._users: list[int] = []
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._db: apsw.Connection | None = None
+        self._file = (0, 0)
+        self._look_again_s = 0.0
+
+    def open(self) -> None:
+        with self.lock, self:
+            at_fork.watch(self)
+
+    def __enter__(self) -> apsw.Connection:
+        self._users.append(threading.get_ident())
+        try:
+            return self.connection()
+        except BaseException:
+            self._users.remove(threading.get_ident())
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._users.remove(threading.get_ident())
+        if isinstance(error, apsw.Error):
+            raise explain(error, self.path) from error
+
+    @property
+    def is_used_here(self) -> bool:
+        """Whether this very thread has the connection."""
+        return threading.get_ident() in self._users
+
+    def connection(self) -> apsw.Connection:
+        """The connection, made where there is none; for the thread that uses it."""
+        if self._is_closed:
+            raise UsageError("the journal is closed; nothing was recorded")
+        if self._db is None:
+            self._db = connect(self.path, busy_s=self._busy_s)
+            self._file = _identity(self._name)
+            try:
+                self.wal.open()
+            except OSError as error:
+                self._let_go()
+                raise unusable(self.wal.path, error) from error
+        return self._db
+
+    def make_durable(self) -> None:
+        """Everything committed so far survives a power cut when this returns."""
+        try:
+            self.wal.sync()
+        except OSError as error:
+            # What the system says of these bytes from now on is no proof: closing writes them anew elsewhere.
+            self._let_go()
+            raise unusable(self.wal.path, error) from error
+
+    def refuse_replaced(self) -> None:
+        """Refuse to go on where another file has our name now. Looked at once a second: a look takes its time."""
+        now = time.monotonic()
+        if now < self._look_again_s:
+            return
+        if _identity(self._name) != self._file:
+            raise CorruptionError(
+                f"{self.path} was removed or replaced while it was open. Nothing was recorded",
+                hint="open it again; `takeback verify` then names what is missing",
+            )
+        self._look_again_s = now + LOOK_S
+
+    def close(self) -> bool:
+        """Let go for good; False where that was done before."""
+        with self.lock:
+            was_closed, self._is_closed = self._is_closed, True
+            at_fork.unwatch(self)
+            self._let_go()
+            return not was_closed
+
+    def _let_go(self) -> None:
+        self.wal.close()
+        db, self._db = self._db, None
+        if db is not None:
+            db.close(True)
+
+    def hold_still(self) -> None:
+        """For `forks`: the connection does not go over into a child."""
+        self.lock.acquire()
+        self._let_go()
+
+    def go_on(self) -> None:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._users.clear()  # they are threads of the parent
+            self._forked()
+        self.lock.release()
+
+
+def _identity(path: str) -> tuple[int, int]:
+    """Which file has this name now."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino

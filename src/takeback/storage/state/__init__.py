@@ -1,0 +1,1 @@
+"""The state folder of a workspace: its registration, its lock, and small files beside the journal."""

@@ -1,0 +1,50 @@
+"""How often the content store has been cleaned.
+
+Whoever holds a picture of the tree in memory trusts that its content is stored. A clean-up keeps only what is
+recorded, so every picture from before it has to be looked at again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from takeback.system.durable import fsync, sync_folder, write_all
+from takeback.system.private_files import FILE_MODE
+
+
+class Generation:
+    """A number in a file of its own. It rises before anything is removed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._name = str(path)
+
+    def __call__(self) -> int:
+        if not os.path.exists(self._name):
+            return 0
+        try:
+            return int(self._path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def age_s(self) -> float:
+        """How long ago the last clean-up was."""
+        try:
+            return time.time() - os.stat(self._path).st_mtime
+        except FileNotFoundError:
+            return float("inf")
+
+    def rise(self) -> None:
+        """Durable when this returns: a clean-up that began is never forgotten."""
+        new = self._path.with_suffix(".new")
+        number = self() + 1
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            write_all(fd, str(number).encode())
+            fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(new, self._path)
+        sync_folder(self._path.parent)

@@ -1,0 +1,193 @@
+"""Where the state of each workspace is kept.
+
+    <home>/workspaces/<name>-<12 hex of the path's digest>/workspace.json
+
+The folder's name follows from the workspace's path, so that finding it costs one look. `workspace.json` also
+notes which directory that was, by what the file system calls it, so that a moved workspace is recognised and not
+taken for a new one. Nothing is ever written into the workspace itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from blake3 import blake3
+
+from takeback.core.codec import path_of, text_of
+from takeback.errors import BackendError, ConflictError, CorruptionError, FormatTooNew, UsageError
+from takeback.system.durable import fsync, write_all
+from takeback.system.private_files import private_folder
+
+CARD = "workspace.json"
+CARD_FORMAT = 1
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What the registry knows of a workspace."""
+
+    format: int
+    root: str
+    identity: str = ""
+
+    @property
+    def path(self) -> Path:
+        return Path(os.fsdecode(path_of(self.root)))
+
+
+class Registry:
+    """All workspaces of one state folder."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / "workspaces"
+
+    def state_of(self, root: Path) -> Path:
+        """The state folder that belongs to this path, whether it exists or not."""
+        return self.folder / state_name(root)
+
+    def knows(self, root: Path) -> bool:
+        """Whether this path is protected already."""
+        return (self.state_of(root) / CARD).exists()
+
+    def find(self, root: Path) -> Path | None:
+        """The state folder of a protected workspace; None where the path is not protected.
+
+        Raises ConflictError where this very directory is protected under another path: it was moved.
+        """
+        state = self.state_of(root)
+        if self.knows(root):
+            read_card(state)
+            return state
+        if moved := self.moved(root):
+            raise ConflictError(
+                f"{root} was protected as {moved} and has been moved since; its history is still there",
+                hint="`takeback init` here connects it with its history again",
+            )
+        return None
+
+    def create(self, root: Path) -> Path:
+        """Begin to protect a workspace, or connect a moved one with its history again."""
+        if not root.is_dir():
+            raise UsageError(f"{root} is not a folder; nothing was done")
+        state = self.state_of(root)
+        private_folder(self.home)
+        private_folder(self.folder)
+        if not (state / CARD).exists() and (moved := self.moved(root)):
+            os.rename(self.state_of(moved), state)
+        private_folder(state)
+        write_card(state, root)
+        return state
+
+    def moved(self, root: Path) -> Path | None:
+        """The path under which this very directory was protected before, if it is not there any more."""
+        here = identity(root)
+        for _, card in self.cards():
+            if here and card.identity == here and identity(card.path) != here:
+                return card.path
+        return None
+
+    def nearest_moved(self, start: Path) -> Path | None:
+        """The closest directory at or above a path that was protected under another path."""
+        if not self.folder.exists():
+            return None
+        return next((folder for folder in (start, *start.parents) if self.moved(folder)), None)
+
+    def nearest(self, start: Path) -> Path | None:
+        """The closest protected workspace at or above a path."""
+        for folder in (start, *start.parents):
+            if self.knows(folder):
+                return folder
+        return None
+
+    def cards(self) -> Iterator[tuple[Path, Card]]:
+        """Every workspace. A damaged card does not hide the others."""
+        try:
+            folders = sorted(self.folder.iterdir())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise BackendError(f"the state folder {self.folder} cannot be read: {error.strerror}") from error
+        for state in folders:
+            if (state / CARD).exists():
+                try:
+                    yield state, read_card(state)
+                except (CorruptionError, FormatTooNew):
+                    continue
+
+
+def state_name(root: str | os.PathLike[str]) -> str:
+    """What the state folder of a workspace at this path is called."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(root).name).strip("-.")[:40] or "root"
+    return f"{name}-{blake3(os.fsencode(root)).hexdigest()[:12]}"
+
+
+def read_card(state: Path) -> Card:
+    try:
+        card = msgspec.json.decode((state / CARD).read_bytes(), type=Card)
+    except msgspec.DecodeError as error:
+        raise CorruptionError(
+            f"{state / CARD} is damaged: {error}", hint="delete this one file and run `takeback init` again"
+        ) from error
+    except OSError as error:
+        raise BackendError(
+            f"{state / CARD} cannot be read: {error.strerror}", hint="check the folder's owner and mode"
+        ) from error
+    if card.format > CARD_FORMAT:
+        raise FormatTooNew(
+            f"{state} was written by a newer Takeback (format {card.format}); nothing was changed",
+            hint="upgrade Takeback",
+        )
+    return card
+
+
+def write_card(state: Path, root: Path) -> None:
+    """Note which directory this is, atomically."""
+    card = Card(CARD_FORMAT, text_of(os.fsencode(root)), identity(root))
+    # A name of its own: others may be writing theirs at this moment.
+    target, temporary = state / CARD, state / f"{CARD}.{os.getpid()}.{threading.get_ident()}.new"
+    if target.exists() and read_card(state) == card:
+        return
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(fd, msgspec.json.encode(card) + b"\n")
+            fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, target)
+    except OSError as error:
+        raise BackendError(
+            f"the state folder {state} cannot be written: {error.strerror}; nothing was recorded",
+            hint="make room or make it writable, and try again",
+        ) from error
+
+
+_HANDLE_BYTES = 128
+_AT_FDCWD = -100
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_uint),
+        ("kind", ctypes.c_int),
+        ("data", ctypes.c_ubyte * _HANDLE_BYTES),
+    )
+
+
+def identity(path: Path) -> str:
+    """Device and handle of a directory; empty where it is not there or the file system gives no handles."""
+    try:
+        device = os.stat(path).st_dev
+        ask = ctypes.CDLL(None, use_errno=True).name_to_handle_at
+    except (OSError, AttributeError):
+        return ""
+    handle, mount = _Handle(size=_HANDLE_BYTES), ctypes.c_int()
+    if ask(_AT_FDCWD, os.fsencode(path), ctypes.byref(handle), ctypes.byref(mount), 0):
+        return ""
+    return f"{device}:{handle.kind}:{bytes(handle.data[: handle.size]).hex()}"

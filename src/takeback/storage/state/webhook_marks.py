@@ -1,0 +1,77 @@
+"""How far each webhook has been told of the journal: a small file for each, and one who tells at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from takeback.errors import CorruptionError
+from takeback.system.durable import fsync, sync_folder, write_all
+from takeback.system.private_files import FILE_MODE, private_folder
+
+
+class WebhookMark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything up to `after` has been received."""
+
+    after: int = 0
+    through: int = 0
+    """Where the message ends that is under way: it may have been received. Tried again, it must be the same."""
+    failed: int = 0
+    """How often it was tried in vain."""
+    again_us: int = 0
+    why: str = ""
+
+
+class AuditMarks:
+    """The files, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[bool]:
+        """Tell a webhook in this block, alone; False where another process does."""
+        private_folder(self._folder)
+        fd = os.open(self._folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            yield _is_ours(fd)
+        finally:
+            os.close(fd)
+
+    def read(self, name: str) -> WebhookMark:
+        path = self._folder / f"{name}.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=WebhookMark)
+        except FileNotFoundError:
+            return WebhookMark()
+        except (msgspec.DecodeError, ValueError) as error:
+            raise CorruptionError(
+                f"{path} cannot be read: {error}; nothing was sent",
+                hint="remove it, and the webhook is told everything from the first event on",
+            ) from error
+
+    def write(self, name: str, mark: WebhookMark) -> None:
+        """Durable when this returns."""
+        path = self._folder / f"{name}.json"
+        fresh = path.with_suffix(".new")
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            write_all(fd, msgspec.json.encode(mark))
+            fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(fresh, path)
+        sync_folder(self._folder)
+
+
+def _is_ours(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,122 @@
+"""Folders and files that belong to the user alone.
+
+State holds what an agent wrote, and what a later undo will write back. So nobody else may read it, and nobody
+else may have prepared it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import stat
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from takeback.errors import BackendError
+from takeback.system import durable
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+def private_folder(path: Path) -> Path:
+    """Make this folder, and those above it that are missing, for this user alone.
+
+    One that is there already must belong to this user, and is closed to everybody else.
+    """
+    try:
+        _make(path)
+        _require_own(path, os.stat(path), what="folder", mode=FOLDER_MODE)
+    except OSError as error:
+        raise unusable(path, error) from error
+    return path
+
+
+def private_file(path: Path) -> None:
+    """Make this file, empty, for this user alone; one that is there already must be theirs."""
+    try:
+        try:
+            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
+        except FileExistsError:
+            # Never opened here: closing a second descriptor of a file drops SQLite's locks on it.
+            _require_own(path, os.stat(path), what="file", mode=FILE_MODE)
+            _require_writable(path, path.parent)
+        else:
+            os.close(fd)
+            durable.sync_folder(path.parent)
+    except OSError as error:
+        raise unusable(path, error) from error
+
+
+def write_whole(path: Path, data: bytes, *, replacing: bool = True) -> None:
+    """Write a file for this user alone, all of it or nothing; not `replacing` leaves one that is there."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            durable.write_all(fd, data)
+            durable.fsync(fd)
+        finally:
+            os.close(fd)
+        if replacing:
+            os.replace(fresh, path)
+        else:
+            with suppress(FileExistsError):
+                os.link(fresh, path)
+            os.unlink(fresh)
+        durable.sync_folder(path.parent)
+    except OSError as error:
+        raise unusable(path, error) from error
+
+
+def owner_of(path: Path) -> str:
+    """Whose it is, in words; nothing where that cannot be told."""
+    try:
+        uid = os.stat(path).st_uid
+    except OSError:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def unusable(path: Path, error: OSError) -> BackendError:
+    """What to say when the system refuses a file or folder of ours."""
+    owner = owner_of(path) or owner_of(path.parent)
+    return BackendError(
+        f"{path} cannot be used: {error.strerror or error}. Nothing was recorded",
+        hint=f"it belongs to {owner}; see its permissions and the space on its disk" if owner else "",
+    )
+
+
+def _require_writable(*paths: Path) -> None:
+    # Asked before SQLite is: on its way to the same answer it leaves files behind that nobody can write.
+    for path in paths:
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def _make(path: Path) -> None:
+    if path.is_dir():
+        return
+    if not path.parent.exists():
+        _make(path.parent)
+    path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+def _require_own(path: Path, found: os.stat_result, *, what: str, mode: int) -> None:
+    if found.st_uid != os.geteuid():
+        raise BackendError(
+            f"the {what} {path} belongs to {owner_of(path)}, not to this user. Nothing was changed",
+            hint="run as its owner, or set TAKEBACK_HOME to a folder of your own",
+        )
+    if found.st_mode & stat.S_ISVTX:
+        raise BackendError(
+            f"the {what} {path} is shared by all users, so no state is kept in it",
+            hint="set TAKEBACK_HOME to a folder of your own",
+        )
+    if stat.S_IMODE(found.st_mode) & ~mode & 0o077:
+        os.chmod(path, mode)
