@@ -480,7 +480,10 @@ class Tracker:
 
 
 def is_part(action: RecordedAction) -> bool:
-    """Whether it is a part of a command: recorded by whoever records that, and known by its processes."""
+    """Whether it is a part of a command: recorded by whoever records that, and known by its processes.
+
+    A transaction has neither a key nor a process either, and is not: no command is transactional.
+    """
     began = action.began
     if not isinstance(began, e.ActionBegan) or began.key or began.process is not None:
         return False
