@@ -137,6 +137,12 @@ def test_where_there_are_too_many_edits_lines_that_occur_once_divide_the_text() 
     assert found == [module.Hunk(0, 1, 0, 1), module.Hunk(3, 6, 3, 5)]
 
 
+def test_the_shortest_script_is_looked_for_up_to_its_limit() -> None:
+    """The time that a merge may take is the square of it."""
+    assert module._shortest([b"x"] * 257, [b"x"]) is not None
+    assert module._shortest([b"x"] * 258, [b"x"]) is None
+
+
 # Any text
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"\n", b"}\n", b"long line\n"]), max_size=25)
