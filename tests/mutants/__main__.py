@@ -29,7 +29,6 @@ class Subject:
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
-    outside: tuple[str, ...] = ()  # those that start processes; asked where the others let a fault live
 
 
 SUBJECTS = {
@@ -79,13 +78,11 @@ def _judged(subject: Subject, files: Sequence[str], workers: int) -> int:
 
     try_inside(every, subject.tests, workers, tell)
     # A fault outside of any function has done its harm when a module is read.
-    read = [mutant for mutant, result in results.items() if result == ELSEWHERE]
-    asked = [*read, *(m for m in every if results[m] == LIVES and subject.outside)]
-    alive = {mutant for mutant in every if results[mutant] == LIVES} - set(asked)
-    if asked:
-        tests = (*subject.tests, *subject.outside)
-        _say(f"{len(asked):,} faults to try in copies of the checkout")
-        alive |= {mutant for mutant, lives in try_in_copies(asked, tests, workers) if lives}
+    read = [mutant for mutant in every if results[mutant] == ELSEWHERE]
+    alive = {mutant for mutant in every if results[mutant] == LIVES}
+    if read:
+        _say(f"{len(read):,} faults to try in copies of the checkout")
+        alive |= {mutant for mutant, lives in try_in_copies(read, subject.tests, workers) if lives}
     known = {(file, key) for file, keys in _listed().items() for key in keys}
     living = {(_file(mutant), mutant.key): mutant for mutant in every if mutant in alive}
     for name in sorted(living.keys() - known):
