@@ -140,9 +140,7 @@ def command(
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure, parts=parts))
 
 
-def _keep_to_rules(
-    session: CommandContext, workspace: Workspace, words: Sequence[str], typed: Typed
-) -> None:
+def _keep_to_rules(session: CommandContext, workspace: Workspace, words: Sequence[str], typed: Typed) -> None:
     """Refuse what a rule denies, and ask about what has to be asked for, before the command starts."""
     allowed = workspace.parts.foresight.is_allowed(words)
     ruling = judge_typed(workspace.settings.rules, " ".join(words), typed.found, allowed=allowed)
