@@ -62,7 +62,7 @@ from takeback.workspace.store import content
 from takeback.workspace.trusted_settings import TrustedSettings
 
 
-class Parts:
+class WorkspaceParts:
     """The parts that work on one protected directory, its state and its settings.
 
     Each is made when it is first needed: reading the log opens no content store.
