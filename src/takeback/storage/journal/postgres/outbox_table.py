@@ -95,12 +95,6 @@ _HOLD_MINE = (
     b" WHERE o.workspace = %s AND o.id = m.id FOR UPDATE) AS h"
     b" WHERE h.fence = m.fence AND h.owner = m.owner AND h.state = 'claimed'"
 )
-_MINE = (
-    b"SELECT o.workspace, o.id FROM takeback_store.outbox o,"
-    b" unnest(%b::bigint[], %b::bigint[], %b::text[]) AS m(id, fence, owner)"
-    b" WHERE o.workspace = %s AND o.id = m.id AND o.fence = m.fence AND o.owner = m.owner AND o.state = 'claimed'"
-    b" ORDER BY o.id FOR UPDATE OF o"
-)
 _MINE = b"WITH mine AS (" + _HOLD_MINE + b") " + _OUTBOX
 _OF_MINE = b" FROM mine WHERE o.workspace = mine.workspace AND o.id = mine.id RETURNING o.workspace, o.id"
 _RESULTS = (
