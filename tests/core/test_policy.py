@@ -503,7 +503,7 @@ def test_names_that_may_mean_anything_are_paths_where_they_look_like_one() -> No
     ],
 )
 def test_of_a_command_that_is_typed_only_what_is_written_down_holds_it(
-    effects: dict[str, Ruling], commands: dict[str, tuple[str, ...]], found: Effect, allowed: bool, rule: str
+    effects: dict[str, Any], commands: dict[str, tuple[str, ...]], found: Effect, allowed: bool, rule: str
 ) -> None:
     rules = Rules(effects=EffectRules(**effects), commands=CommandRules(**commands))
     ruling = judge_typed(rules, "sudo rm -rf x", Foreseen(found, "why"), allowed=allowed)

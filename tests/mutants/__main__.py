@@ -35,13 +35,11 @@ SUBJECTS = {
     "core": Subject(("core",), ("tests/core",)),
     "rollback": Subject(
         ("engine/rollback/rollback.py", "engine/tracking/recovery.py"),
-        ("tests/engine", "tests/runs"),
-        ("tests/world/test_conflicts.py",),
+        ("tests/engine", "tests/world/test_conflicts.py", "tests/runs"),
     ),
     "restore": Subject(
         ("resources/files/put_back/restore.py", "resources/files/put_back/exchange.py"),
-        ("tests/engine", "tests/resources", "tests/agents/test_settings_race.py"),
-        ("tests/world",),
+        ("tests/engine", "tests/resources", "tests/agents/test_settings_race.py", "tests/world"),
     ),
 }
 
