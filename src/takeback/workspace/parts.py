@@ -19,8 +19,8 @@ from takeback.engine.outbox.resource import OutboxResource
 from takeback.engine.outbox.webhooks import Audit, Webhook
 from takeback.engine.outbox.worker import Tally, Worker, bury
 from takeback.engine.rollback.rollback import Rollbacks
+from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
-from takeback.engine.runs.run import SharedParts
 from takeback.engine.runs.runs import Runs
 from takeback.engine.runs.values import ValueStore
 from takeback.engine.tracking import own_processes, recovery
