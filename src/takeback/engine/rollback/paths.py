@@ -15,8 +15,6 @@ from takeback.errors import UsageError
 AT_PATHS = ("files", "sqlite")
 """Resources whose targets have paths for names, from the root on."""
 
-"""The one whose targets are paths from the top of the file system on."""
-
 
 def path_filter(root: Path, history: History, paths: Iterable[str]) -> Filter:
     """A test for targets: those at or below one of these paths. Without paths, all."""
