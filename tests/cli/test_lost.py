@@ -237,7 +237,7 @@ def test_a_note_that_is_behind_is_normal(world: Workspace) -> None:
 
 def test_only_what_survives_a_power_cut_is_noted(world: Workspace) -> None:
     with open_workspace(world.root, home=world.home, watching=False) as tb:
-        tb.journal.append([e.WorkspaceBegan("x", "1")], stream=ids.WORKSPACE)
-        sure = tb.journal.head()
-        tb.journal.append([e.WorkspaceBegan("y", "1")], stream=ids.WORKSPACE, durable=False)
-        assert tb.journal.anchored() == sure
+        tb.parts.journal.append([e.WorkspaceBegan("x", "1")], stream=ids.WORKSPACE)
+        sure = tb.parts.journal.head()
+        tb.parts.journal.append([e.WorkspaceBegan("y", "1")], stream=ids.WORKSPACE, durable=False)
+        assert tb.parts.journal.anchored() == sure

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from takeback.agents import settings
 from takeback.agents.clients import CLIENTS
 from takeback.agents.settings import apply
-from takeback.core.change import Target, Version
+from takeback.core.change import OUTSIDE, Target, Version
 from takeback.core.codec import path_of, text_of
-from takeback.engine.rollback.paths import OUTSIDE
 from takeback.errors import TakebackError, UsageError
 from takeback.settings import agent_files, environment
 from takeback.workspace.workspace import Workspace
@@ -28,7 +27,7 @@ def warnings(workspace: Workspace, by: str = "") -> list[str]:
 def accept(workspace: Workspace, agent: str) -> None:
     """A human has seen the hooks of this agent, and wants them as they are."""
     for target in _places(agent):
-        workspace.accept(target)
+        workspace.parts.trusted.accept(target)
 
 
 def _places(agent: str) -> Iterator[Target]:
@@ -56,7 +55,7 @@ def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 def _done(workspace: Workspace, agent: str, name: str, version: Version) -> str:
     """What happened to hooks of ours since this version, in a word."""
-    before = (workspace.files.text(version) or b"").decode(errors="replace")
+    before = (workspace.parts.files.text(version) or b"").decode(errors="replace")
     ours: list[str] = []
     try:
         ours = settings.commands(agent, before)

@@ -119,8 +119,8 @@ def command(
         shown = [os.path.basename(words[0]), *map(redact, words[1:])]
         called = recordable(redact(name or shlex.join(shown)))[:NAME_MAX]
         actor, parent = recordable(os.path.basename(words[0])), workspace.parent_action()
-        judged = workspace.foresight.judge(words)
-        survey = workspace.foresight.survey(reached(judged), roots)
+        judged = workspace.parts.foresight.judge(words)
+        survey = workspace.parts.foresight.survey(reached(judged), roots)
         found = foreseen(judged, survey)
         found, lines = guarded_rows(workspace.postgres, words, found, warning_lines(judged, survey))
         _keep_to_rules(session, workspace, words, Typed(called, actor, parent, found, autopilot=autopilot))
@@ -128,7 +128,7 @@ def command(
         for line in () if session.json else warnings:
             click.echo(line, err=True)
         effect = Effect.RESTORABLE if found.effect is Effect.NONE else found.effect
-        id = workspace.tracker.begin_single(
+        id = workspace.parts.tracker.begin_single(
             called,
             actor=actor,
             parent=parent,
@@ -136,29 +136,27 @@ def command(
             autopilot=autopilot,
             survey=_with(survey, roots),
         )
-        parts = CommandParts(workspace.tracker, id, every) if every else None
+        parts = CommandParts(workspace.parts.tracker, id, every) if every else None
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure, parts=parts))
 
 
-def _keep_to_rules(
-    session: CommandContext, workspace: Workspace, words: Sequence[str], typed: Typed
-) -> None:
+def _keep_to_rules(session: CommandContext, workspace: Workspace, words: Sequence[str], typed: Typed) -> None:
     """Refuse what a rule denies, and ask about what has to be asked for, before the command starts."""
-    allowed = workspace.foresight.is_allowed(words)
+    allowed = workspace.parts.foresight.is_allowed(words)
     ruling = judge_typed(workspace.settings.rules, " ".join(words), typed.found, allowed=allowed)
     if ruling.do is Ruling.DENY:
-        refuse_by_rule(workspace.ledger, typed, ruling)
+        refuse_by_rule(workspace.parts.ledger, typed, ruling)
     if ruling.do is Ruling.ASK and typed.autopilot:
-        refuse_by_rule(workspace.ledger, typed, ruling, "and on autopilot nobody can be asked")
+        refuse_by_rule(workspace.parts.ledger, typed, ruling, "and on autopilot nobody can be asked")
     if typed.autopilot and not allowed:
-        refuse_on_autopilot(workspace.ledger, typed)
+        refuse_on_autopilot(workspace.parts.ledger, typed)
     if ruling.do is not Ruling.ASK or _was_asked(workspace, typed):
         return
     if session.json or not consent.is_terminal() or session.is_inside():
-        refuse_by_rule(workspace.ledger, typed, ruling, "and nobody can be asked here")
+        refuse_by_rule(workspace.parts.ledger, typed, ruling, "and nobody can be asked here")
     click.echo(f"takeback: {printable(ruling.why)}", err=True)
     if not click.confirm(f"{printable(typed.name)}: Run it?", default=False, err=True):
-        refuse_by_rule(workspace.ledger, typed, ruling, "and the answer was no")
+        refuse_by_rule(workspace.parts.ledger, typed, ruling, "and the answer was no")
 
 
 def _was_asked(workspace: Workspace, typed: Typed) -> bool:
@@ -176,13 +174,13 @@ def _with(survey: Survey, roots: Sequence[str]) -> Survey:
 
 def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -> list[str]:
     """What the command would write although others have it locked: refused, or said."""
-    found = workspace.locks.before(lambda: written(judged), parent=parent)
+    found = workspace.parts.locks.before(lambda: written(judged), parent=parent)
     if not found:
         return []
-    if workspace.locks.refuses:
+    if workspace.parts.locks.refuses:
         raise RefusedError(
             f"{called} was refused: {guard.told(found)}. It was not started",
-            hint=workspace.locks.how(found),
+            hint=workspace.parts.locks.how(found),
         )
     return [f"takeback: {guard.told(found)}"]
 
@@ -197,12 +195,12 @@ def _supervise(
     undo: bool,
     parts: CommandParts | None,
 ) -> int:
-    tracker = workspace.tracker
+    tracker = workspace.parts.tracker
     child = run_child(
         words,
         token=tracker.token(id),
         show_life=parts.show_life if parts else lambda: tracker.life.show(id),
-        more=workspace.environment_of(id),
+        more=workspace.parts.environment_of(id),
         tick=parts.tick if parts else lambda: None,
     )
     try:
@@ -231,7 +229,7 @@ def _record(
     parts: CommandParts | None,
 ) -> None:
     """Write down what the command did, say it, and take it back if that was asked for."""
-    tracker = workspace.tracker
+    tracker = workspace.parts.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
     if parts:
         action = parts.end(outcome, exit_code=child.code, why=child.why, left=_left(child))

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -25,6 +24,7 @@ from takeback.engine.ledger import Ledger
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.errors import UsageError
 from takeback.ports.foresight import Survey
+from takeback.ports.lock import Lock
 from takeback.ports.resource import Attributed, Named, Observed, Resource
 from takeback.storage.state.registry import state_name
 from takeback.system import crash_points, processes
@@ -33,10 +33,6 @@ BEGAN = crash_points.crash_point("action-began")
 ENDING = crash_points.crash_point("action-ending")
 ENDED = crash_points.crash_point("action-ended")
 SAVED = crash_points.crash_point("checkpoint-taken")
-
-
-class Lock(Protocol):
-    def held(self) -> AbstractContextManager[None]: ...
 
 
 class Tracker:
@@ -480,11 +476,15 @@ class Tracker:
 
 
 def is_part(action: RecordedAction) -> bool:
-    """Whether it is a part of a command: recorded by whoever records that, and known by its processes."""
+    """Whether it is a part of a command: recorded by whoever records that, and known by its processes.
+
+    A transaction has neither a key nor a process either, and is not: no command is transactional.
+    """
     began = action.began
     if not isinstance(began, e.ActionBegan) or began.key or began.process is not None:
         return False
-    return bool(began.step and began.parent)
+    # A transaction in a database has a step and a parent too, and is not looked around.
+    return bool(began.step and began.parent and began.marks)
 
 
 def _is_inside(action: RecordedAction, other: RecordedAction) -> bool:

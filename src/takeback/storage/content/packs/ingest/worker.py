@@ -1,4 +1,4 @@
-"""A process that reads files into packs of its own: `python -m takeback.storage.packs.worker`.
+"""A process that reads files into packs of its own: `python -m takeback.storage.content.packs.ingest.worker`.
 
 It speaks frames over its standard input and output: a length (u32) and that many bytes of msgpack. The first
 frame in is the Job. Then each frame in is a Share, answered by a list of Ingested; an empty one ends it, and is
@@ -72,7 +72,7 @@ def serve(source: IO[bytes], target: IO[bytes]) -> None:
     writer = PartWriter(Path(job.folder), (), job.pack_bytes_max)
     while (share := receive(source, Share)).paths:
         writer.allow(range(share.first, share.first + share.packs))
-        send(target, list(ingest(share.paths, job.root_fd, writer)))
+        send(target, list(ingest(share.paths, job.root_fd, writer.put)))
     send(target, writer.finish())
 
 
