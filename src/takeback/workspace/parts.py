@@ -10,7 +10,7 @@ from pathlib import Path
 from takeback.core import events as e
 from takeback.core.change import Target
 from takeback.core.history import History
-from takeback.core.intents import AttemptOutcome, Queued
+from takeback.core.intents import Queued
 from takeback.engine.gate.foresight import Foresight
 from takeback.engine.gate.rules import Judging
 from takeback.engine.ledger import Ledger
@@ -18,8 +18,9 @@ from takeback.engine.locks.guard import LockGuard
 from takeback.engine.locks.leases import Leases
 from takeback.engine.outbox.delivery import Delivery, Manner, pause_s
 from takeback.engine.outbox.resource import OutboxResource
+from takeback.engine.outbox.service import OutboxService, ServiceListener
 from takeback.engine.outbox.webhooks import Audit, Webhook
-from takeback.engine.outbox.worker import Tally, Worker, bury
+from takeback.engine.outbox.worker import bury
 from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs.recorded_calls import RecordedCalls
 from takeback.engine.runs.runs import Runs
@@ -27,7 +28,7 @@ from takeback.engine.runs.values import ValueStore
 from takeback.engine.tracking import own_processes, recovery
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.engine.tracking.tracker import Tracker
-from takeback.errors import BackendError, ConflictError, StoreMoved, TakebackError
+from takeback.errors import ConflictError, StoreMoved, TakebackError
 from takeback.ports.content import Contents
 from takeback.ports.journal import Journal
 from takeback.ports.outbox import Outbox
@@ -370,7 +371,9 @@ class Assembly:
     def _deliver(self, run: str) -> None:
         """Deliver what a run has deferred. It has committed, so nothing that goes wrong here is its failure."""
         try:
-            self.courier().run(once=True, run=run)
+            service = self.courier()
+            service.run(once=True, run=run)
+            self.notices += service.failures
         except TakebackError as error:
             self.notices.append(
                 f"what {run} deferred is left to a worker (`takeback outbox worker`): {error.message}"
@@ -383,25 +386,38 @@ class Assembly:
         self,
         *,
         concurrency: int = 4,
-        told: Callable[[AttemptOutcome], None] = lambda _: None,
-        beat: Callable[[Tally], None] = lambda _: None,
-        away: Callable[[BackendError], None] = lambda _: None,
-    ) -> Worker:
-        """A worker that delivers what committed runs have deferred."""
+        notify: Sequence[str] = (),
+        health: Path | None = None,
+        listener: ServiceListener | None = None,
+    ) -> OutboxService:
+        """A worker that delivers what committed runs have deferred, and tells webhooks and notifiers of it.
+
+        `notify` names notifiers beside those of `takeback monitor`; `health` is a file to keep up to date.
+        """
         if not self.ledger.history.seq and "settings" not in self.__dict__:
             # It needs the history for this alone, and nothing of the very many intents that may be in it.
             held = self._held(without_intents(self.journal))
             self._tell(held)
             self.__dict__["settings"] = held.settings
-        return Worker(
+        return OutboxService(
             self.outbox,
             self._delivery,
             SystemClock(),
+            self.audit,
+            source=str(self.root),
+            notifiers=lambda: [*self._notifiers(), *notify],
+            health=health,
             concurrency=concurrency,
-            told=told,
-            beat=beat,
-            away=away,
+            listener=listener,
         )
+
+    def _notifiers(self) -> list[str]:
+        """Those that the monitor of this workspace tells."""
+        from takeback.workflows.monitor import Monitor  # needed for a dead letter, if there is one
+
+        monitor = Monitor(self.root, self.state.parent.parent / "monitor" / self.state.name)
+        found: list[str] = monitor.settings()["notify"]
+        return found
 
     @cached_property
     def leases(self) -> Leases:
