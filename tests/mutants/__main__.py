@@ -36,11 +36,13 @@ SUBJECTS = {
     "core": Subject(("core",), ("tests/core",)),
     "rollback": Subject(
         ("engine/rollback/rollback.py", "engine/tracking/recovery.py"),
-        ("tests/engine", "tests/world/test_conflicts.py", "tests/world/test_crash.py", "tests/runs"),
+        ("tests/engine", "tests/runs"),
+        ("tests/world/test_conflicts.py",),
     ),
     "restore": Subject(
         ("resources/files/put_back/restore.py", "resources/files/put_back/exchange.py"),
-        ("tests/world", "tests/resources"),
+        ("tests/engine", "tests/resources", "tests/agents/test_settings_race.py"),
+        ("tests/world",),
     ),
 }
 
