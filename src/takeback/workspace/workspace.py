@@ -21,7 +21,7 @@ from takeback.engine.outbox.check import disagreements
 from takeback.engine.prune import Pruned
 from takeback.engine.rollback.paths import path_filter
 from takeback.engine.rollback.report import RollbackReport
-from takeback.errors import ConflictError, CorruptionError, RefusedError, RollbackIncomplete, UsageError
+from takeback.errors import ConflictError, CorruptionError, RefusedError, UsageError
 from takeback.ports.journal import Finding
 from takeback.settings import environment
 from takeback.system.clock import SystemClock
@@ -178,6 +178,21 @@ class Workspace(Running):
         on_conflict: str = "stop",
     ) -> RollbackReport:
         """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        report = self.try_undo(
+            *wanted, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
+        )
+        return report.require_complete()
+
+    def try_undo(
+        self,
+        *wanted: str,
+        to: str | Checkpoint | None = None,
+        agent: str = "",
+        paths: Iterable[str] = (),
+        preview: bool = False,
+        on_conflict: str = "stop",
+    ) -> RollbackReport:
+        """Do what `undo` does; the report says whether it is complete, or stopped at a conflict."""
         with self._missing_told():
             self._refuse_own(wanted)
             report = self.rollbacks.undo(
@@ -188,7 +203,7 @@ class Workspace(Running):
                 preview=preview,
                 on_conflict=_choice(on_conflict),
             )
-        return self._complete(report)
+        return self._not_lost(report)
 
     def _refuse_own(self, wanted: Sequence[str]) -> None:
         """An agent does not take out its own protection, nor what its human had written for it."""
@@ -203,19 +218,29 @@ class Workspace(Running):
 
     def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Take the most recent rollback back."""
-        return self._complete(self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict)))
+        return self.try_redo(preview=preview, on_conflict=on_conflict).require_complete()
+
+    def try_redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
+        """Do what `redo` does; the report says whether it is complete, or stopped at a conflict."""
+        return self._not_lost(self.rollbacks.redo(preview=preview, on_conflict=_choice(on_conflict)))
 
     def restore(
         self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
         """Make the workspace equal to a checkpoint, whoever changed it; `redo` brings the present back."""
+        return self.try_restore(checkpoint, paths=paths, preview=preview).require_complete()
+
+    def try_restore(
+        self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
+    ) -> RollbackReport:
+        """Do what `restore` does; the report says whether it is complete, or stopped at a conflict."""
         with self._missing_told():
             chosen = path_filter(self.root, self.history, paths)
             report = self.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview)
-        return self._complete(report)
+        return self._not_lost(report)
 
-    def _complete(self, report: RollbackReport) -> RollbackReport:
-        """This report, if all that was promised is done and verified, and nothing to do means nothing was done."""
+    def _not_lost(self, report: RollbackReport) -> RollbackReport:
+        """Return this report, unless there is nothing to do only because the history is gone."""
         if report.verdict is Verdict.NOTHING:
             if gone := self.lost:
                 self.notices.clear()  # the error says the same
@@ -225,10 +250,6 @@ class Workspace(Running):
                     f"the journal in {self.state} is empty: what was recorded is gone. Nothing was taken back",
                     hint=f"restore that folder from a backup; or go on without it: {FRESH}",
                 )
-        if report.verdict is Verdict.PARTIAL:
-            raise RollbackIncomplete(
-                str(report), hint="the report names what remains; `takeback status` too", report=report
-            )
         return report
 
     @contextmanager

@@ -15,7 +15,7 @@ from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import interval, intervals
 from takeback.cli.render.command import guarded_rows, summary_data, summary_lines, warning_lines
 from takeback.cli.render.history import made
-from takeback.cli.render.report import print_report
+from takeback.cli.rollback import show
 from takeback.cli.text import plural
 from takeback.core.codec import written as recordable
 from takeback.core.events import Effect, Outcome, Process
@@ -26,7 +26,7 @@ from takeback.engine.locks import guard
 from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.tracking.command import Child, run_child
 from takeback.engine.tracking.parts import CommandParts
-from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, RunBusy, TakebackError
+from takeback.errors import RefusedError, RollbackIncomplete, RunBusy, TakebackError
 from takeback.ports.foresight import Survey
 from takeback.settings import environment
 from takeback.shell.judgement import Judgement
@@ -203,18 +203,13 @@ def _record(
             times = plural(len(parts.missed), "time")
             click.echo(f"  no checkpoint       {times}, last because {parts.missed[-1]}", err=True)
         if report is not None:
-            print_report(CommandContext(to_stderr=True), workspace.history, report)
+            show(CommandContext(to_stderr=True), workspace.history, report)
 
 
 def _take_back(workspace: Workspace, id: str) -> RollbackReport | None:
     """Undo what the failed command did. A conflict changes nothing, and its report says so."""
     try:
-        return workspace.undo(id)
+        return workspace.try_undo(id)
     except RunBusy as busy:
         click.echo(f"takeback: {busy}", err=True)
         return None
-    except (ConflictError, RollbackIncomplete) as error:
-        if error.report is None:
-            raise
-        report: RollbackReport = error.report
-        return report
