@@ -49,7 +49,7 @@ def after_opening(workspace: Workspace, *, accept: bool) -> None:
     """Ask about settings of a workspace that is open."""
     from takeback.storage.state import acceptance
 
-    offer = workspace.offer()
+    offer = workspace.parts.trusted.offer()
     digests = [*(one.digest for one in offer.asked), *([offer.digest] if offer.since else [])]
     if accept:
         _refuse_agent(workspace)
@@ -57,7 +57,7 @@ def after_opening(workspace: Workspace, *, accept: bool) -> None:
             return
         _show(offer.asked, offer)
         if not _is_terminal() or click.confirm("Accept this?", default=True, err=True):
-            workspace.accept_offer(offer)
+            workspace.parts.trusted.accept_offer(offer)
         return
     if set(digests) <= acceptance.read(workspace.state).declined or not _may_ask():
         return
@@ -65,7 +65,7 @@ def after_opening(workspace: Workspace, *, accept: bool) -> None:
         return
     _show(offer.asked, offer)
     if click.confirm("Accept this?", default=False, err=True):
-        workspace.accept_offer(offer)
+        workspace.parts.trusted.accept_offer(offer)
     else:
         _decline(workspace.state, digests)
 

@@ -93,7 +93,7 @@ def worker(
     chosen = [check_notifier(text) for text in notify]
     words = WorkerWords(quiet=session.json, progress=session.progress.wanted)
     with _opened(session, patient=not once) as workspace:
-        workspace.audit.check()
+        workspace.parts.audit.check()
         service = workspace.courier(concurrency=concurrency, notify=chosen, health=health, listener=words)
 
         def stop(_number: int, _frame: FrameType | None) -> None:

@@ -99,18 +99,18 @@ def command(
         shown = [os.path.basename(words[0]), *map(redact, words[1:])]
         called = recordable(redact(name or shlex.join(shown)))[:NAME_MAX]
         actor, parent = recordable(os.path.basename(words[0])), workspace.parent_action()
-        judged = workspace.foresight.judge(words)
-        survey = workspace.foresight.survey(reached(judged), roots)
+        judged = workspace.parts.foresight.judge(words)
+        survey = workspace.parts.foresight.survey(reached(judged), roots)
         found = foreseen(judged, survey)
         found, lines = guarded_rows(workspace.postgres, words, found, warning_lines(judged, survey))
-        if autopilot and not workspace.foresight.is_allowed(words):
+        if autopilot and not workspace.parts.foresight.is_allowed(words):
             unknown = workspace.settings.rules.effects.unknown
-            refuse_on_autopilot(workspace.ledger, called, actor, parent, found, unknown)
+            refuse_on_autopilot(workspace.parts.ledger, called, actor, parent, found, unknown)
         warnings = [*lines, *_locked(workspace, judged, called, parent)]
         for line in () if session.json else warnings:
             click.echo(line, err=True)
         effect = Effect.RESTORABLE if found.effect is Effect.NONE else found.effect
-        id = workspace.tracker.begin_single(
+        id = workspace.parts.tracker.begin_single(
             called,
             actor=actor,
             parent=parent,
@@ -118,7 +118,7 @@ def command(
             autopilot=autopilot,
             survey=_with(survey, roots),
         )
-        parts = CommandParts(workspace.tracker, id, every) if every else None
+        parts = CommandParts(workspace.parts.tracker, id, every) if every else None
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure, parts=parts))
 
 
@@ -129,13 +129,13 @@ def _with(survey: Survey, roots: Sequence[str]) -> Survey:
 
 def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -> list[str]:
     """What the command would write although others have it locked: refused, or said."""
-    found = workspace.locks.before(lambda: written(judged), parent=parent)
+    found = workspace.parts.locks.before(lambda: written(judged), parent=parent)
     if not found:
         return []
-    if workspace.locks.refuses:
+    if workspace.parts.locks.refuses:
         raise RefusedError(
             f"{called} was refused: {guard.told(found)}. It was not started",
-            hint=workspace.locks.how(found),
+            hint=workspace.parts.locks.how(found),
         )
     return [f"takeback: {guard.told(found)}"]
 
@@ -150,12 +150,12 @@ def _supervise(
     undo: bool,
     parts: CommandParts | None,
 ) -> int:
-    tracker = workspace.tracker
+    tracker = workspace.parts.tracker
     child = run_child(
         words,
         token=tracker.token(id),
         show_life=parts.show_life if parts else lambda: tracker.life.show(id),
-        more=workspace.environment_of(id),
+        more=workspace.parts.environment_of(id),
         tick=parts.tick if parts else lambda: None,
     )
     try:
@@ -184,7 +184,7 @@ def _record(
     parts: CommandParts | None,
 ) -> None:
     """Write down what the command did, say it, and take it back if that was asked for."""
-    tracker = workspace.tracker
+    tracker = workspace.parts.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
     if parts:
         action = parts.end(outcome, exit_code=child.code, why=child.why, left=_left(child))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -16,13 +17,13 @@ from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.entities import Checkpoint
 from takeback.core.entities import RecordedRun as Recorded
-from takeback.core.events import Process, RunBegan
+from takeback.core.events import RunBegan
 from takeback.core.lifecycle import Life
 from takeback.core.memory import is_whole, keys_of, spliced
 from takeback.core.redact import redact
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.values import said
-from takeback.engine.gate.gate import Gate
+from takeback.engine.gate.gate import Gate, Judge
 from takeback.engine.locks.guard import LockGuard
 from takeback.engine.locks.leases import Leases
 from takeback.engine.locks.run_lock import Locking
@@ -34,9 +35,9 @@ from takeback.engine.runs.actions import Actions
 from takeback.engine.runs.actions import ActionScope as Standing
 from takeback.engine.runs.buffered import Buffered
 from takeback.engine.runs.call import Caller
-from takeback.engine.runs.checks import choice_of, position_of, text_of
+from takeback.engine.runs.checks import choice_of, position_of, seconds_of, text_of
 from takeback.engine.runs.database import Database
-from takeback.engine.runs.declare import Function
+from takeback.engine.runs.declare import Function, refuse_idle
 from takeback.engine.runs.in_flight import AlsoAsync, AtWork
 from takeback.engine.runs.memory import DictHandle, RunMemory
 from takeback.engine.runs.recorded_calls import RecordedCalls, is_taken_back, undone_since
@@ -46,27 +47,46 @@ from takeback.engine.runs.workflow_file import KeptFile
 from takeback.engine.tracking.recovery import end_taken_back, settle_calls
 from takeback.engine.tracking.signs_of_life import Heartbeat
 from takeback.engine.tracking.tracker import Tracker
-from takeback.errors import ConflictError, HandedOver, InvariantBroken, LeaseLost, RollbackIncomplete, RunBusy
+from takeback.errors import (
+    ConflictError,
+    HandedOver,
+    InvariantBroken,
+    LeaseLost,
+    RollbackIncomplete,
+    RunBusy,
+    UsageError,
+)
+from takeback.ports.clock import Clock
 from takeback.ports.databases import Databases
 from takeback.system import processes
 
 BEAT_S = 1.0
 POLL_S = 0.05
+CHECKPOINTS = ("action", "step", "run")
 
 
-class RunParts(msgspec.Struct, frozen=True):
-    """What a run is made of."""
+class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runs of one workspace share."""
 
+    root: Path
     tracker: Tracker
     rollbacks: Rollbacks
     calls: RecordedCalls
-    gate: Gate
-    recover: Callable[[], None]
-    file: KeptFile
+    clock: Clock
     databases: Databases
-    deliver: Callable[[str], object]
     leases: Leases
     locks: LockGuard
+    judges: Callable[[Sequence[str]], Judge]
+    """The rules, for a run that looks at these places outside the workspace."""
+    recover: Callable[[], None]
+    deliver: Callable[[str], object]
+
+
+class RunParts(SharedParts, frozen=True, kw_only=True):
+    """What one run is made of."""
+
+    gate: Gate
+    file: KeptFile
 
 
 class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
@@ -103,7 +123,7 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
         while not self._begin():
             if time.monotonic() > deadline:
                 raise RunBusy(
-                    f"the run with the key {self.options.key!r} goes on in another process; nothing was begun",
+                    f"the run with the key {self.options.began.key!r} goes on in another process; nothing was begun",
                     hint="wait for it, or use another key",
                 )
             time.sleep(POLL_S)
@@ -176,7 +196,7 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
 
     def _earlier(self) -> Recorded | None:
         history = self._ledger.history
-        found = history.keyed_runs.get(self.options.key, ()) if self.options.key else ()
+        found = history.keyed_runs.get(self.options.began.key, ()) if self.options.began.key else ()
         return history.runs[found[-1]] if found else None
 
     def _replay(self, earlier: Recorded) -> None:
@@ -190,8 +210,7 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
         self._replica = dict(self._ledger.history.memory[self.id])
 
     def _start(self, generation: int) -> None:
-        o = self.options
-        began = o.began(generation=generation)
+        began = msgspec.structs.replace(self.options.began, generation=generation)
         with self._parts.file.begun(generation):
             self._body = self._tracker.begin(self._as_body(), before=[began])
         self.id = self._ledger.history.actions[self._body].stream
@@ -205,7 +224,7 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
             for step in earlier.steps.values()
             if step.life is Life.OPEN
         ]
-        before: list[e.Event] = [e.RunResumed(self.options.actor), *stopped]
+        before: list[e.Event] = [e.RunResumed(self.options.began.actor), *stopped]
         body = self._as_body()
         with self._parts.file.begun(earlier.began.generation):
             self._body = self._tracker.begin(body, stream=self.id, before=before)
@@ -214,18 +233,18 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
 
     def _as_body(self) -> e.ActionBegan:
         """What the run does outside of its steps. It is open all the time, and so is what it keeps in view."""
-        return msgspec.structs.replace(self._as_action(self.options.name), outside=self.options.roots)
+        return msgspec.structs.replace(self._as_action(self.options.began.name), outside=self.options.roots)
 
     def _as_action(self, name: str, parent: str = "") -> e.ActionBegan:
         """The body of a run or of a step, as the action that it is."""
-        o = self.options
+        began = self.options.began
         return e.ActionBegan(
             name,
             e.Effect.RESTORABLE,
-            actor=o.actor,
-            session=o.session,
-            parent=parent or o.parent,
-            ref=o.ref,
+            actor=began.actor,
+            session=began.session,
+            parent=parent or began.parent,
+            ref=began.ref,
             process=processes.this_process(),
         )
 
@@ -312,7 +331,7 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
     def checkpoint(self, message: str = "") -> Checkpoint:
         """Take a checkpoint, to come back to with `rollback(to=...)`."""
         self.at_work.refuse_forked()
-        id = self._tracker.save(message, self.options.actor)
+        id = self._tracker.save(message, self.options.began.actor)
         return self._ledger.history.checkpoints[id]
 
     def rollback(self, to: Any, *, preview: bool = False, on_conflict: str = "") -> RollbackReport:
@@ -401,44 +420,31 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How a run is to go."""
+    """How a run is to go: what is recorded of it, and what only the process at work needs to know."""
 
-    name: str
-    key: str = ""
+    began: RunBegan
+    """The event with which it begins."""
     checkpoint: str = "step"
     on_conflict: OnConflict = OnConflict.KEEP
     invariants: tuple[Callable[[], object], ...] = ()
-    actor: str = ""
-    session: str = ""
-    parent: str = ""
-    ref: str = ""
-    command: tuple[str, ...] = ()
-    folder: str = ""
-    autopilot: bool = False
     wait_s: float = 60.0
     deliver: bool = False
     """Whether the run delivers by itself what it deferred, once it has committed."""
     steps: tuple[str, ...] = ()
     """What is to be kept in a workflow file, for a restart by something that knows no more than that."""
-
     roots: tuple[str, ...] = ()
     """Places outside the workspace that are looked at as long as the run is at work."""
 
-    def began(
-        self, *, generation: int = 1, detached: bool = False, process: Process | None = None
-    ) -> RunBegan:
-        """The event with which such a run begins."""
-        return RunBegan(
-            self.name,
-            self.key,
-            self.actor,
-            self.session,
-            self.parent,
-            self.ref,
-            generation,
-            self.command,
-            self.autopilot,
-            self.folder,
-            detached=detached,
-            process=process,
-        )
+    def checked(self) -> Options:
+        """Return these options with the name as it may be recorded; UsageError where they cannot be meant."""
+        name = text_of("the name of the run", self.began.name)
+        key = text_of("the key of the run", self.began.key)
+        for invariant in self.invariants:
+            refuse_idle("of the run", invariant=invariant)
+        seconds_of("wait_s", self.wait_s)
+        if self.checkpoint not in CHECKPOINTS:
+            raise UsageError(
+                f"{self.checkpoint!r} is no checkpoint granularity", hint="one of action, step, run"
+            )
+        began = msgspec.structs.replace(self.began, name=redact(name), key=key)
+        return msgspec.structs.replace(self, began=began)
