@@ -137,8 +137,7 @@ class Following:
             paths=event.paths,
         )
         if isinstance(begun, Denied):
-            reason = f"{begun.name} was refused: {begun.reason} (rule {begun.rule})."
-            return HookDecision(do=Permission.DENY, reason=reason, warning=_always(begun.how))
+            return HookDecision(do=Permission.DENY, reason=str(begun), warning=_always(begun.how))
         if isinstance(begun, Ask):
             how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
             reason = f"{begun.name} waits for a human: {begun.reason}."

@@ -438,9 +438,17 @@ class Workspace:
 
     def inside_action(self) -> str:
         """The action, or session, in whose process tree this process is, by its environment or by its lineage."""
+        return self._inside(self.history)
+
+    @property
+    def was_inside_action(self) -> bool:
+        """The same by the history as it was last read: this works on a workspace that is closed, too."""
+        return bool(self._inside(self.parts.ledger.history))
+
+    def _inside(self, history: History) -> str:
         if parent := self.parent_action():
             return parent
-        line, history = processes.lineage(), self.history
+        line = processes.lineage()
         running = (a.id for a in history.open_actions() if getattr(a.began, "process", None) in line)
         # The agent of a session is inside of it also between its calls.
         led = (run.id for run in history.open_runs() if run.began.detached and run.began.process in line)

@@ -38,7 +38,9 @@ class Ruling(msgspec.Struct, frozen=True):
     rule: str = ""
     why: str = ""
     how: str = ""
-    """How the owner of the rules could allow it."""
+    """How the owner of the rules could allow it. For a human, never for a model."""
+    hint: str = ""
+    """What whoever wrote the action can do about it without another rule."""
 
 
 class Judge(Protocol):
@@ -137,7 +139,7 @@ class Gate:
             return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
         if ruling.do == "ask" and self._autopilot:
             why = f"{ruling.why}, and on autopilot nobody can be asked"
-            return Ruling("deny", ruling.rule, why, ruling.how)
+            return Ruling("deny", ruling.rule, why, ruling.how, ruling.hint)
         return ruling
 
     def pass_through(
@@ -182,9 +184,8 @@ class Gate:
         self.note(run, name, effect, seen, ruling)
         raise RefusedError(
             f"{name} was refused: {ruling.why}. It was not started",
-            hint=f"the rule is {ruling.rule}" + (f": {ruling.how}" if ruling.how else "")
-            if ruling.rule
-            else "",
+            hint=": ".join(filter(None, (f"the rule is {ruling.rule}" if ruling.rule else "", ruling.hint))),
+            how=ruling.how,
         )
 
     def note(self, run: str, name: str, effect: e.Effect, seen: Any, ruling: Ruling) -> None:

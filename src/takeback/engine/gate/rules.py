@@ -101,7 +101,7 @@ class Judging:
                 found = judge_call(
                     self._rules, name, effect, {}, RuleContext(self._root), undeclared=undeclared
                 )
-                ruling = Ruling(found.do.value, found.rule, found.why, found.how)
+                ruling = Ruling(found.do.value, found.rule, found.why, found.how, found.hint)
                 self._by_effect[name, effect, undeclared] = ruling
             return ruling
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
@@ -118,7 +118,7 @@ class Judging:
             undeclared=undeclared,
         )
         self._called[name] += 1
-        return Ruling(found.do.value, found.rule, found.why, found.how)
+        return Ruling(found.do.value, found.rule, found.why, found.how, found.hint)
 
 
 def _by_name(arguments: Any) -> Mapping[str, Any]:

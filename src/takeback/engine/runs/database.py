@@ -93,8 +93,8 @@ class Database(AlsoAsync[Any]):
         run = self._run
         if run.options.began.autopilot:
             why = f"{self._unguarded}, so what is committed there cannot be taken back"
-            how = "guard it with `takeback guard ADDRESS`, or run it without autopilot"
-            ruling = Ruling("deny", "autopilot", why, how)
+            hint = "guard it with `takeback guard ADDRESS`"
+            ruling = Ruling("deny", "autopilot", why, "run it without autopilot", hint)
             run._parts.gate.refuse(run.id, f"database {self._name}", e.Effect.TRANSACTIONAL, None, ruling)
         history = run._ledger.history
         recorded = history.runs[run.id]
