@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from takeback.cli.progress import TerminalProgress
-from takeback.errors import RefusedError, UsageError
+from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.settings import environment
 
 if TYPE_CHECKING:
@@ -84,6 +84,15 @@ class CommandContext(msgspec.Struct):
 
     def line(self, text: str = "") -> None:
         echo(text, err=self.to_stderr)
+
+
+class FailedWith(Exception):
+    """An error, and the code to exit with in place of its own."""
+
+    def __init__(self, exit_code: int, error: TakebackError) -> None:
+        super().__init__(str(error))
+        self.exit_code = exit_code
+        self.error = error
 
 
 class TakebackCommand(click.Command):

@@ -25,6 +25,7 @@ from takeback.engine.runs.run import SharedParts
 from takeback.engine.runs.runs import Runs
 from takeback.engine.runs.values import ValueStore
 from takeback.engine.tracking import own_processes, recovery
+from takeback.engine.tracking.command import GuardedRows
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import StoreMoved, TakebackError
@@ -239,6 +240,20 @@ class Parts:
 
     def _token(self, action: str) -> str:
         return self.tracker.token(action)
+
+    def guarded_rows(self, words: Sequence[str]) -> GuardedRows | None:
+        """What psql, called with these words, would do to databases under guard; None where that is nothing."""
+        if not self.postgres.living():
+            return None
+        from takeback.resources.postgres.psql import look
+        from takeback.shell.languages.sql import changes_rows_only
+
+        found = look(words, self.postgres, changes_rows_only)
+        if found is None or (found.sure and not found.name):
+            return None
+        if not found.sure:
+            return GuardedRows(among=tuple(place.name for place in self.postgres.living()))
+        return GuardedRows(found.name, found.whole)
 
     def environment_of(self, action: str) -> dict[str, str]:
         """What a command is given besides, so that databases know what it does as this action's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,6 +30,7 @@ from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.runs.checks import choice_of
 from takeback.engine.runs.run import Options, Run
 from takeback.engine.runs.session import Session
+from takeback.engine.tracking.command import Commands
 from takeback.errors import (
     ConflictError,
     CorruptionError,
@@ -214,49 +216,53 @@ class Workspace:
         return self.parts.ledger.history.checkpoints[id]
 
     @contextmanager
-    def recording(self, name: str, *, actor: str = "", ref: str = "") -> Iterator[str]:
-        """What changes in this block is one action, whoever or whatever does it. Gives its id.
+    def recording(
+        self, name: str, *, actor: str = "", ref: str = "", command: str | Sequence[str] = ()
+    ) -> Iterator[str]:
+        """What changes in this block is one action, whoever or whatever does it. Yields its id.
 
-        An exception is recorded and goes on; nothing is taken back by itself.
+        An exception is recorded and goes on; nothing is taken back by itself. `command` is what the block is about to
+        run: it is judged before, as `takeback run` does it, and RefusedError says that a rule or a lock forbids it.
         """
-        with self._recorded(name, actor=actor, ref=ref) as id:
+        actor, plan = actor or environment.actor(), None
+        if command:
+            plan = self.commands.plan(command, name=name, actor=actor)
+            if locked := self.commands.allow(plan):
+                self.notices.append(locked)
+        with self.commands.block(name, actor=actor, ref=ref, plan=plan) as (id, trespasses):
             yield id
+        self.notices += [f"{id} changed what others have locked: {one}" for one in trespasses]
 
     @contextmanager
     def writing(self, name: str) -> Iterator[str]:
-        """What Takeback itself writes into the project in this block, as it was asked to. Gives the action's id.
+        """What Takeback itself writes into the project in this block, as it was asked to. Yields the action's id.
 
         Where an agent asked for it, it is the agent's, like anything else that the agent does.
         """
-        with self._recorded(name, tool="" if self.inside_action() else f"{OWN}{name}") as id:
+        tool = "" if self.inside_action() else f"{OWN}{name}"
+        with self.commands.block(name, actor=environment.actor(), tool=tool) as (id, _):
             yield id
 
-    @contextmanager
-    def _recorded(self, name: str, *, actor: str = "", ref: str = "", tool: str = "") -> Iterator[str]:
-        with self.lock.held():
-            self.recover()
-            self.keep_within_quota()
-            id = self.parts.tracker.begin_single(
-                name, actor=actor or environment.actor(), parent=self.parent_action(), ref=ref, tool=tool
-            )
-        self.parts.tracker.life.show(id)
-        try:
-            yield id
-        except BaseException as error:
-            self._end_recording(id, e.Outcome.FAILED, f"{type(error).__name__}: {error}"[:500])
-            raise
-        self._end_recording(id, e.Outcome.DONE)
+    @cached_property
+    def commands(self) -> Commands:
+        """Runs commands as actions: `plan` one, `allow` it, and `run` it."""
+        parts = self.parts
+        return Commands(
+            parts.tracker,
+            parts.foresight,
+            parts.locks,
+            rules=lambda: self.settings.rules,
+            guarded=parts.guarded_rows,
+            more=parts.environment_of,
+            parent=self.parent_action,
+            inside=self.inside_action,
+            ready=self._ready,
+            undo=self.try_undo,
+        )
 
-    def _end_recording(self, id: str, outcome: e.Outcome, why: str = "") -> None:
-        # Where its end cannot be recorded now, the last sign of life proves later what was its own.
-        life = self.parts.tracker.life
-        life.show(id)
-        try:
-            self.parts.tracker.end_single(id, outcome, why=why)
-        except BaseException:
-            life.give_up(id)
-            raise
-        life.end(id)
+    def _ready(self) -> None:
+        self.recover()
+        self.keep_within_quota()
 
     # Runs
 
