@@ -67,7 +67,17 @@ def test_an_agent_cannot_answer(kind: str, world: Workspace) -> None:
     words = ruled(world, kind, "ask")
     outer = "import pty, sys; pty.spawn(sys.argv[1:])"
     code, shown = on_terminal(
-        world, "run", "--", sys.executable, "-c", outer, sys.executable, "-m", "takeback", *words, answer="y\ny"
+        world,
+        "run",
+        "--",
+        sys.executable,
+        "-c",
+        outer,
+        sys.executable,
+        "-m",
+        "takeback",
+        *words,
+        answer="y\ny",
     )
     assert not world.has("made.txt"), (code, shown)
 

@@ -165,7 +165,10 @@ LEFT_OUT = {
     "text, recorded",
     [
         ("", ""),
-        ("gr\u00fc\u00df dich \\ und\nweiter", "gr\u00fc\u00df dich \\ und\nweiter"),  # every reader can hold it
+        (
+            "gr\u00fc\u00df dich \\ und\nweiter",
+            "gr\u00fc\u00df dich \\ und\nweiter",
+        ),  # every reader can hold it
         ("rm a\udcff", "rm a\\xff"),
         ("\udce9 c:\\d", "\\xe9 c:\\\\d"),
     ],

@@ -185,7 +185,7 @@ def test_an_explicit_ask_or_deny_always_wins(scene: Scene, do: str, autopilot: b
         denied = run.begin("tool", {}, call_id="1")
         assert isinstance(denied, Denied)
         assert "allow it" not in str(denied) and "takeback.toml" not in str(denied)
-        assert "takeback.toml" in denied.how or do == "ask" and not autopilot
+        assert "takeback.toml" in denied.how or (do == "ask" and not autopilot)
         assert isinstance(run.begin("sh", {"command": "make all"}, call_id="2", effect="restorable"), Denied)
     assert len(asked) == (3 if do == "ask" and not autopilot else 0)
     assert not (scene.root / "sent").exists()

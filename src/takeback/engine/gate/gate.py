@@ -22,10 +22,10 @@ from takeback.core.lifecycle import Life
 from takeback.core.policy import ALLOWED
 from takeback.core.values import shortened, view
 from takeback.engine.ledger import Ledger
-from takeback.engine.runs.values import Lock
 from takeback.errors import RefusedError, UsageError
 from takeback.ports.clock import Clock
 from takeback.ports.foresight import Reached, Survey
+from takeback.ports.lock import Lock
 
 POLL_S = 0.1
 _log = logging.getLogger("takeback")
