@@ -55,12 +55,11 @@ class CommandContext(msgspec.Struct):
         With `asking` a human on a terminal is asked about settings that need one; `accept_config` is their answer.
         """
         from takeback.cli import consent
-        from takeback.storage.state.registry import Registry
-        from takeback.workspace.locate import find_root
+        from takeback.workspace.locate import find_root, registry_of_user
         from takeback.workspace.opening import open_workspace
         from takeback.workspace.store.journal import is_begun
 
-        registry = Registry(environment.state_home())
+        registry = registry_of_user()
         root = find_root(".", registry)
         state = registry.state_of(root if registry.knows(root) else registry.moved(root) or root)
         is_new = not is_begun(state)

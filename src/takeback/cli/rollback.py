@@ -10,7 +10,7 @@ import click
 from takeback.cli.context import CommandContext
 from takeback.cli.render.report import exit_code, report_data, report_lines, staying, stopped_lines
 from takeback.core.history import History
-from takeback.engine.rollback.report import RollbackReport
+from takeback.workspace.results import RollbackReport
 
 if TYPE_CHECKING:
     from takeback.agents.fork_conversation import Fork

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from takeback.core.history import History
 from takeback.core.intents import Queued
@@ -16,7 +17,6 @@ from takeback.engine.locks.guard import LockGuard
 from takeback.engine.locks.leases import Leases
 from takeback.engine.outbox.delivery import Delivery, Manner, pause_s
 from takeback.engine.outbox.resource import OutboxResource
-from takeback.engine.outbox.service import OutboxService, ServiceListener
 from takeback.engine.outbox.webhooks import Audit, Webhook
 from takeback.engine.outbox.worker import bury
 from takeback.engine.rollback.rollback import Rollbacks
@@ -25,7 +25,6 @@ from takeback.engine.runs.run import SharedParts
 from takeback.engine.runs.runs import Runs
 from takeback.engine.runs.values import ValueStore
 from takeback.engine.tracking import own_processes, recovery
-from takeback.engine.tracking.command import GuardedRows
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import StoreMoved, TakebackError
@@ -62,6 +61,10 @@ from takeback.workspace.databases import ByPlace
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.store import content
 from takeback.workspace.trusted_settings import TrustedSettings
+
+if TYPE_CHECKING:
+    from takeback.engine.outbox.service import OutboxService, ServiceListener
+    from takeback.engine.tracking.command import GuardedRows
 
 
 class Parts:
@@ -245,6 +248,7 @@ class Parts:
         """What psql, called with these words, would do to databases under guard; None where that is nothing."""
         if not self.postgres.living():
             return None
+        from takeback.engine.tracking.command import GuardedRows
         from takeback.resources.postgres.psql import look
         from takeback.shell.languages.sql import changes_rows_only
 
@@ -333,6 +337,8 @@ class Parts:
         listener: ServiceListener | None = None,
     ) -> OutboxService:
         """A worker of the outbox: see `Workspace.courier`."""
+        from takeback.engine.outbox.service import OutboxService  # only who delivers needs it
+
         if not self.ledger.history.seq:
             # It needs the history for this alone, and nothing of the very many intents that may be in it.
             self.trusted.read_without_intents()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,14 +23,12 @@ from takeback.engine.describe.diff import Diff
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot
 from takeback.engine.gate.gate import Approve
 from takeback.engine.locks.leases import Leases
-from takeback.engine.outbox.service import OutboxService, ServiceListener
 from takeback.engine.prune import Pruned
 from takeback.engine.rollback.paths import path_filter
 from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.runs.checks import choice_of
 from takeback.engine.runs.run import Options, Run
 from takeback.engine.runs.session import Session
-from takeback.engine.tracking.command import Commands
 from takeback.errors import (
     ConflictError,
     CorruptionError,
@@ -48,6 +46,10 @@ from takeback.system import processes
 from takeback.workspace.lost_history import FRESH, Lost
 from takeback.workspace.parts import Parts
 from takeback.workspace.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from takeback.engine.outbox.service import OutboxService, ServiceListener
+    from takeback.engine.tracking.command import Commands
 
 
 class Workspace:
@@ -246,6 +248,8 @@ class Workspace:
     @cached_property
     def commands(self) -> Commands:
         """Runs commands as actions: `plan` one, `allow` it, and `run` it."""
+        from takeback.engine.tracking.command import Commands  # reading needs none of it
+
         parts = self.parts
         return Commands(
             parts.tracker,

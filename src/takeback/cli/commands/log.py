@@ -27,7 +27,7 @@ from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun, Reco
 from takeback.core.history import History
 from takeback.core.intents import RESOURCE, Decided, IntentDropped
 from takeback.core.selection import made
-from takeback.engine.describe.wording import body_of
+from takeback.workspace.describe import body_of
 
 NAMED_MAX = 3
 

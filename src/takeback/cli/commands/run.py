@@ -18,9 +18,9 @@ from takeback.core.codec import written as recordable
 from takeback.core.events import Process
 from takeback.core.policy import Decision
 from takeback.daemon import client, control
-from takeback.engine.tracking.command import CommandPlan, CommandResult
 from takeback.errors import RefusedByRule, RollbackIncomplete, TakebackError
 from takeback.settings import environment
+from takeback.workspace.results import CommandPlan, CommandResult
 
 FAILED_BEFORE_START = 125
 

@@ -41,10 +41,8 @@ from takeback.core.change import Change
 from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.events import ActionBegan
 from takeback.core.history import History
-from takeback.engine.describe.diff import verb
-from takeback.engine.describe.replay import RunSnapshot, run_of
-from takeback.engine.describe.wording import is_call, short
 from takeback.errors import UsageError
+from takeback.workspace.describe import RunSnapshot, is_call, run_of, short, verb
 from takeback.workspace.workspace import Workspace
 
 LINES_MAX = 50

@@ -29,12 +29,11 @@ from takeback.core.history import History
 from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
-from takeback.engine.runs.recorded_calls import in_doubt
 from takeback.errors import UsageError
 from takeback.settings import environment, toml
-from takeback.storage.state.registry import Registry
 from takeback.system.processes import is_alive
-from takeback.workspace.locate import find_root
+from takeback.workspace.describe import in_doubt
+from takeback.workspace.locate import find_root, registry_of_user
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.opening import find_workspace, lost_at
 from takeback.workspace.store.journal import held_unopened
@@ -112,7 +111,7 @@ def _elsewhere(workspace: Workspace) -> str:
 
 def _not_yet(session: CommandContext) -> None:
     """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
-    registry = Registry(environment.state_home())
+    registry = registry_of_user()
     here, root = os.getcwd(), find_root(".", registry)
     held, notice = _holding(lambda: held_unopened(registry.state_of(root), root))
     gone = lost_at(".")

@@ -14,7 +14,6 @@ from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import clients
 from takeback.errors import BackendError, RefusedError, TakebackError
 from takeback.settings import environment
-from takeback.storage.state.registry import Registry
 from takeback.workspace.locate import find_root
 from takeback.workspace.opening import find_workspace
 
@@ -30,7 +29,7 @@ def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
     Exactly these; if nothing else was changed since, every byte is as it was. What was recorded stays, and can
     still be taken back.
     """
-    root, home = find_root(".", Registry(environment.state_home())), environment.home_folder()
+    root, home = find_root("."), environment.home_folder()
     agent = agents_clients.chosen(agent, root, home)
     if user:
         home = environment.writable_home()

@@ -13,11 +13,9 @@ from takeback.core.entities import RecordedAction
 from takeback.core.events import ActionBegan
 from takeback.core.history import History
 from takeback.core.selection import inside, made
-from takeback.engine.describe.diff import verb
-from takeback.engine.gate.foresight import leaves_something
-from takeback.engine.tracking.command import CommandPlan, CommandResult
-from takeback.engine.tracking.tracker import is_part
 from takeback.ports.foresight import Survey
+from takeback.workspace.describe import is_part, leaves_something, verb
+from takeback.workspace.results import CommandPlan, CommandResult
 
 NOT_CAPTURED = "was not captured"
 MISSED_SHOWN = 5

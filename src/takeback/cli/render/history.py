@@ -17,11 +17,7 @@ from takeback.core.history import History
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import actions_of, inside
 from takeback.core.values import view
-from takeback.engine.describe.diff import verb
-from takeback.engine.describe.wording import call_text, named
-from takeback.engine.runs.actions import NOT_ALLOWED
-from takeback.engine.runs.recorded_calls import in_doubt
-from takeback.resources.git.words import MINOR
+from takeback.workspace.describe import MINOR_OF_GIT, NOT_ALLOWED, call_text, in_doubt, named, verb
 
 NOUNS = {
     "files": ("file", "files"),
@@ -36,7 +32,7 @@ NOUNS = {
 }
 
 
-_FOLLOWS = re.compile(MINOR)
+_FOLLOWS = re.compile(MINOR_OF_GIT)
 
 _SUBJECTS = ("command", "file_path", "notebook_path", "filePath", "target_file", "path")
 _ENDINGS = {

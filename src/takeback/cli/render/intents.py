@@ -13,8 +13,8 @@ from takeback.core import intents as i
 from takeback.core.events import Event, RollbackEnded
 from takeback.core.intents import RELEASED, IntentAttempted, IntentDied, IntentState, Queued
 from takeback.core.record import Record
-from takeback.engine.describe.wording import short
 from takeback.ports.journal import Journal
+from takeback.workspace.describe import short
 from takeback.workspace.workspace import Workspace
 
 GIVEN_MAX = 2000

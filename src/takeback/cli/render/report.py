@@ -13,10 +13,9 @@ from takeback.core.events import Did
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
 from takeback.core.selection import inside, outermost
-from takeback.engine.gate.foresight import leaves_something
-from takeback.engine.rollback.report import DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
-from takeback.engine.runs.recorded_calls import in_doubt
 from takeback.errors import ConflictError, RollbackIncomplete
+from takeback.workspace.describe import in_doubt, leaves_something
+from takeback.workspace.results import DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
 
 NAMES_SHOWN = 8
 UNKNOWN_SHOWN = 3
@@ -42,7 +41,7 @@ _WOULD_DO = {
 }
 
 
-class Line(NamedTuple):
+class ReportLine(NamedTuple):
     """One line of a report, and whether it goes beside the output of the command."""
 
     text: str
@@ -62,7 +61,7 @@ def stopped_lines(history: History, report: RollbackReport, paths: Sequence[str]
     return [str(report), *_choices(history, report, paths)]
 
 
-def report_lines(history: History, report: RollbackReport, *, last: bool = False) -> list[Line]:
+def report_lines(history: History, report: RollbackReport, *, last: bool = False) -> list[ReportLine]:
     """Return what is said of a rollback. `last`: nobody said what is to be undone."""
     lines: list[str] = []
     if report.finished_earlier:
@@ -76,18 +75,18 @@ def report_lines(history: History, report: RollbackReport, *, last: bool = False
             f"It is unknown whether {_called(history, id)} happened.  {way_to_settle(id)}"
             for id in report.unsettled
         ]
-        return [Line(line) for line in (*lines, *_unknown(history, report))]
+        return [ReportLine(line) for line in (*lines, *_unknown(history, report))]
     titles = WOULD_TITLES if report.preview else TITLES
     called = ", ".join(_called(history, id) for id in _concerned(history, report))
     nothing = "nothing of " if report.grouped() and not report.achieved else ""
     what = f"what {called} took back" if report.kind == "redo" else called
     if report.kind == "redo" and not report.grouped() and _all_kept(history, report):
         lines.append(f"Brought back nothing: {called} had kept everything. It can be taken back again.")
-        return [Line(line) for line in lines]
+        return [ReportLine(line) for line in lines]
     lines.append(f"{titles[report.kind]} {nothing}{what}")
     lines += _items(history, report)
     lines += _more_of_it(history, report) if last else []
-    return [*(Line(line) for line in lines), *_close(history, report)]
+    return [*(ReportLine(line) for line in lines), *_close(history, report)]
 
 
 def exit_code(report: RollbackReport) -> int:
@@ -255,18 +254,18 @@ def _told(name: str, why: str) -> list[str]:
     return [f"{name}: {why}", *([f"  by hand: {command}"] if by_hand else [])]
 
 
-def _close(history: History, report: RollbackReport) -> list[Line]:
+def _close(history: History, report: RollbackReport) -> list[ReportLine]:
     if report.preview:
         choose = f" Choose with --on-conflict {' | '.join(report.choices)}." if report.choices else ""
-        return [Line(f"Nothing was changed.{choose}")]
+        return [ReportLine(f"Nothing was changed.{choose}")]
     total, verified = len(report.items), sum(item.verified for item in report.items)
     other = f"takeback undo {report.rollback}" if report.kind == "redo" else "takeback redo"
     # One that settled nothing is passed over: another one would be taken back in its place.
     back = f"  Changed your mind?  {other}" if history.settled_by(report.rollback) else ""
     remains = _remaining(history, report) if report.verdict is Verdict.PARTIAL else []
     return [
-        Line(f"Verified {verified:,} of {total:,} against the disk.{back}"),
-        *(Line(line, err=True) for line in remains),
+        ReportLine(f"Verified {verified:,} of {total:,} against the disk.{back}"),
+        *(ReportLine(line, err=True) for line in remains),
     ]
 
 

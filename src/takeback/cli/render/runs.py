@@ -27,10 +27,8 @@ from takeback.core.ids import seq_of
 from takeback.core.lifecycle import Life
 from takeback.core.memory import flatten, keys_of
 from takeback.core.values import view
-from takeback.engine.describe.replay import RunSnapshot
-from takeback.engine.describe.wording import call_text, is_call, short
-from takeback.engine.runs.recorded_calls import in_doubt, stands
 from takeback.errors import ContentGone, RunBusy, SeatLost
+from takeback.workspace.describe import RunSnapshot, call_text, in_doubt, is_call, short, stands
 from takeback.workspace.workspace import Workspace
 
 T = TypeVar("T")

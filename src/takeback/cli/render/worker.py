@@ -8,9 +8,8 @@ import click
 
 from takeback.cli.text import plural
 from takeback.core.intents import AttemptOutcome, IntentDied
-from takeback.engine.outbox.service import ServiceListener
-from takeback.engine.outbox.worker import Tally
 from takeback.errors import BackendError
+from takeback.workspace.results import ServiceListener, Tally
 
 
 class WorkerWords(ServiceListener):
