@@ -14,7 +14,7 @@ from takeback.core.events import ActionBegan
 from takeback.core.history import History
 from takeback.core.selection import inside, made
 from takeback.ports.foresight import Survey
-from takeback.workspace.describe import is_part, leaves_something, verb
+from takeback.workspace.describe import is_part, verb
 from takeback.workspace.results import CommandPlan, CommandResult
 
 NOT_CAPTURED = "was not captured"
@@ -61,7 +61,7 @@ def summary_lines(history: History, action: RecordedAction, result: CommandResul
         lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
         if not undoing:
             inner = [history.actions[id] for id in actions]
-            more = any(leaves_something(one) or one.is_unknown for one in inner)
+            more = any(one.leaves_something or one.is_unknown for one in inner)
             every = "take back files" if more else "take it all back"
             whole = action.stream if parts else action.id
             lines.append(f"  {every.ljust(16)}   takeback undo {whole}")

@@ -14,7 +14,7 @@ from takeback.core.history import History
 from takeback.core.rollback import Verdict
 from takeback.core.selection import inside, outermost
 from takeback.errors import ConflictError, RollbackIncomplete
-from takeback.workspace.describe import in_doubt, leaves_something
+from takeback.workspace.describe import in_doubt
 from takeback.workspace.results import DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
 
 NAMES_SHOWN = 8
@@ -75,7 +75,7 @@ def report_lines(history: History, report: RollbackReport, *, last: bool = False
             f"It is unknown whether {_called(history, id)} happened.  {way_to_settle(id)}"
             for id in report.unsettled
         ]
-        return [ReportLine(line) for line in (*lines, *_unknown(history, report))]
+        return [ReportLine(line) for line in (*lines, *_elsewhere(history, report))]
     titles = WOULD_TITLES if report.preview else TITLES
     called = ", ".join(_called(history, id) for id in _concerned(history, report))
     nothing = "nothing of " if report.grouped() and not report.achieved else ""
@@ -110,8 +110,13 @@ def _items(history: History, report: RollbackReport) -> list[str]:
     for did, told in _groups(report):
         for head, line in zip([did] + [""] * (len(told) - 1), told, strict=True):
             lines.append(f"  {paint(head.ljust(10), bold=True)} {line}")
+    return [*lines, *_elsewhere(history, report)]
+
+
+def _elsewhere(history: History, report: RollbackReport) -> list[str]:
+    """What no undo reaches, and what is unknown."""
     stays = paint("stays".ljust(10), bold=True)
-    lines += [f"  {stays} what {name} did outside the workspace" for name in staying(history, report)]
+    lines = [f"  {stays} what {name} did outside the workspace" for name in staying(history, report)]
     return [*lines, *_unknown(history, report)]
 
 
@@ -187,7 +192,7 @@ def _prompt_of(history: History, report: RollbackReport) -> RecordedStep | None:
 
 
 def staying(history: History, report: RollbackReport) -> list[str]:
-    """Commands among what is taken back that are known to have done more than what can be."""
+    """Commands among what is taken back, or passed over, that are known to have done more than what can be."""
     if report.kind != "undo":
         return []
     ids = [
@@ -195,8 +200,9 @@ def staying(history: History, report: RollbackReport) -> list[str]:
         for named in report.of
         for id in (history.runs[named].actions if named in history.runs else [named])
     ]
-    actions = [history.actions[id] for id in ids if id in history.actions]
-    return [shortened(action.name, 60) for action in actions if leaves_something(action)]
+    taken = [history.actions[id] for id in ids if id in history.actions]
+    stays = [action.id for action in taken if action.leaves_something]
+    return [shortened(history.actions[id].name, 60) for id in (*stays, *report.beyond)]
 
 
 def _choices(history: History, report: RollbackReport, paths: Sequence[str]) -> list[str]:
