@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from takeback.core.change import Change, Version
 from takeback.core.entities import OWN, Approval, Checkpoint, RecordedAction, RecordedRun
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
+from takeback.core.values import view
 from takeback.engine.describe import replay as describe_replay
 from takeback.engine.describe.diff import Diff
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot
@@ -31,8 +32,11 @@ from takeback.engine.runs.run import Options, Run
 from takeback.engine.runs.session import Session
 from takeback.errors import (
     ConflictError,
+    ContentGone,
     CorruptionError,
     RefusedError,
+    RunBusy,
+    SeatLost,
     UsageError,
 )
 from takeback.ports.journal import Finding, Journal
@@ -382,6 +386,15 @@ class Workspace:
         """All of what a call gave."""
         return self.parts.calls.result(action)
 
+    def result_view(self, action: RecordedAction) -> Any:
+        """What a call gave, as it may be seen: without secrets, and shortened where no more is kept."""
+        if not action.full:
+            return view(action.result)
+        try:
+            return view(self.result(action))
+        except ContentGone:
+            return action.result
+
     # What runs need of humans
 
     def approvals(self) -> list[Approval]:
@@ -590,6 +603,12 @@ class Workspace:
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""
         self.parts.recover()
+
+    def recover_if_idle(self) -> None:
+        """Find out what is true now of what a crash left open; not while somebody is at work."""
+        if self.history.has_unended or self.history.open_runs():
+            with suppress(RunBusy, SeatLost):
+                self.recover()
 
     def close(self) -> None:
         self.parts.close()

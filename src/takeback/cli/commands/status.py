@@ -10,17 +10,22 @@ import click
 from takeback.agents import clients, hook_tampering
 from takeback.cli.context import CommandContext, TakebackCommand, find_modules_at
 from takeback.cli.render.history import is_worth_a_row, run_data, what
-from takeback.cli.render.intents import counted_by_state, outbox_lines
+from takeback.cli.render.intents import outbox_lines
 from takeback.cli.render.runs import (
     approval_data,
     approval_lines,
-    settle,
     standing_data,
     standing_lines,
     waits_for_a_decision,
     way_to_settle,
 )
-from takeback.cli.render.sessions import changed_so_far, session_data, session_lines, sessions
+from takeback.cli.render.sessions import (
+    is_call_running,
+    session_data,
+    session_lines,
+    sessions,
+    telling_changes,
+)
 from takeback.cli.text import ago, iso, plural
 from takeback.core.change import Change
 from takeback.core.entities import Approval, RecordedAction, RecordedRun
@@ -29,7 +34,7 @@ from takeback.core.history import History
 from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
-from takeback.errors import UsageError
+from takeback.errors import RunBusy, UsageError
 from takeback.settings import environment, toml
 from takeback.system.processes import is_alive
 from takeback.workspace.describe import in_doubt
@@ -54,11 +59,11 @@ def command(session: CommandContext) -> None:
     session.opened.append(workspace)
     find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
     with workspace:
-        settle(workspace)
+        workspace.recover_if_idle()
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
-        outbox = counted_by_state(workspace)
-        so_far = changed_so_far(workspace)
+        outbox = {state.value: count for state, count in workspace.outbox.counts().items()}
+        so_far = _changed_so_far(workspace)
         tampered = hook_tampering.warnings(workspace)
         workspace.notices += tampered
         elsewhere, gone = _elsewhere(workspace), workspace.lost
@@ -107,6 +112,16 @@ def _elsewhere(workspace: Workspace) -> str:
     """Where the workspace sits, if that is not here."""
     seats, seat = workspace.journal.seats, workspace.history.moves.seat
     return seat.place.said if seats and seat and seat.place.id != seats.place.id else ""
+
+
+def _changed_so_far(workspace: Workspace) -> list[Change]:
+    """What has changed since the last record, if a call is running that may have done it."""
+    if not is_call_running(workspace.history):
+        return []
+    try:
+        return telling_changes(workspace.drift())
+    except RunBusy:
+        return []
 
 
 def _not_yet(session: CommandContext) -> None:
