@@ -341,7 +341,9 @@ def test_a_version_that_could_go_back_leaves_nothing_beside_it(
     assert (item.did, item.why) == (e.Did.CONFLICT, "it was changed while it was being taken back")
 
 
-def test_a_version_that_can_go_nowhere_stays_where_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_can_go_nowhere_stays_where_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It came out, its place was taken meanwhile, and the disk has no room for another name."""
     world.write("other", "x")
     tb = world.open()
@@ -365,7 +367,9 @@ def test_a_version_that_can_go_nowhere_stays_where_it_is(world: World, monkeypat
     assert world.texts() >= {"HUMAN v1\n", "HUMAN v2\n"}
 
 
-def test_a_file_that_is_made_anew_in_the_last_instant_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_made_anew_in_the_last_instant_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.write("f", "one\n")
     tb = world.open()
     tb.save()
@@ -382,7 +386,9 @@ def test_a_file_that_is_made_anew_in_the_last_instant_stays(world: World, monkey
     )
 
 
-def test_a_folder_that_gets_a_file_in_the_last_instant_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_gets_a_file_in_the_last_instant_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.write("data", "one\n")
     tb = world.open()
     tb.save()
