@@ -115,7 +115,7 @@ def somebody() -> Iterator[e.Process]:
 
 def begun(desk: Desk, **about: object) -> str:
     """A run as another process has recorded it."""
-    return desk.tb.ledger.append([e.RunBegan("agent", **about)], "")[0].id  # type: ignore[arg-type]
+    return desk.tb.parts.ledger.append([e.RunBegan("agent", **about)], "")[0].id  # type: ignore[arg-type]
 
 
 def settled(desk: Desk, run: str) -> tuple[Life, str]:
@@ -139,14 +139,14 @@ def test_a_run_stays_open_for_as_long_as_the_process_that_conducts_it(desk: Desk
     with somebody() as conductor:
         run = begun(desk)
         action = e.ActionBegan("tool", e.Effect.RESTORABLE, process=conductor)
-        desk.tb.ledger.append([action], run)
+        desk.tb.parts.ledger.append([action], run)
         assert settled(desk, run) == (Life.OPEN, "")
     assert settled(desk, run) == (Life.INTERRUPTED, "its process died")
 
 
 def test_a_run_that_died_after_it_took_itself_back_without_proof_is_handed_over(desk: Desk) -> None:
     run = begun(desk)
-    ledger = desk.tb.ledger
+    ledger = desk.tb.parts.ledger
     id = ledger.append([e.ActionBegan("tool", e.Effect.RESTORABLE)], run)[0].id
     ledger.append([e.ActionEnded(id, e.Outcome.DONE)], run)
     rollback = ledger.append([e.RollbackBegan(e.RollbackKind.UNDO, (id,), ())], run)[0].id
