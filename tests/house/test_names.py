@@ -18,7 +18,6 @@ PROTOCOLS = {
     "daemon.server.Desk": "for its own folder only",
     "engine.gate.gate.Judge": "for its own folder only",
     "engine.locks.keeper.Renewable": "for its own folder only",
-    "engine.locks.keeper.Store": "to be one with the port of leases",
     "engine.plans.PlanRun": "plans are run by what is above them",
     "engine.plans.PlanRuns": "plans are run by what is above them",
     "engine.prune.Keeper": "for its own module only",

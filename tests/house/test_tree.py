@@ -56,7 +56,7 @@ CRUMBS = {
     "storage.content.memory": "an implementation of a port",
     "storage.content.packs.reader": "reading alone, without the store's state",
     "storage.content.stored_contents": "an implementation of a port, put in by the composition root",
-    "storage.journal.memory.lease_table": "an implementation of a port",
+    "storage.journal.memory.lease_table": "one backend's table, as the others have theirs",
     "storage.journal.memory.relocation": "an implementation of a port",
     "storage.journal.postgres.notify": "a connection of its own that listens",
     "storage.journal.postgres.undurable": "what is done after a crash of the server",
