@@ -22,7 +22,6 @@ PROTOCOLS = {
     "engine.plans.PlanRun": "plans are run by what is above them",
     "engine.plans.PlanRuns": "plans are run by what is above them",
     "engine.prune.Keeper": "for its own module only",
-    "engine.runs.recorder.Parts": "for its own folder only",
     "resources.files.look.claims.Claims": "for its own folder only",
     "shell.sink.Sink": "for its own folder only",
 }

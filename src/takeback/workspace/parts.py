@@ -19,8 +19,8 @@ from takeback.engine.outbox.resource import OutboxResource
 from takeback.engine.outbox.webhooks import Audit, Webhook
 from takeback.engine.outbox.worker import Tally, Worker, bury
 from takeback.engine.rollback.rollback import Rollbacks
+from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
-from takeback.engine.runs.run import SharedParts
 from takeback.engine.runs.runs import Runs
 from takeback.engine.runs.values import ValueStore
 from takeback.engine.tracking import own_processes, recovery
@@ -47,7 +47,7 @@ from takeback.resources.postgres.transactions import Servers
 from takeback.resources.sqlite.discovery import KnownDatabases
 from takeback.resources.sqlite.resource import Sqlite
 from takeback.resources.sqlite.transactions import SqliteDatabases
-from takeback.settings import environment, toml
+from takeback.settings import agent_files, environment, toml
 from takeback.storage.content.packs import PackStore
 from takeback.storage.content.stored_contents import StoredContents
 from takeback.storage.state import location
@@ -372,7 +372,7 @@ class WorkspaceParts:
     def foresight(self) -> Foresight:
         """What commands would do here."""
         surveyor = OutsideSurveyor(
-            self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside
+            self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside, _agents_settings
         )
         return Foresight(
             self.root,
@@ -423,3 +423,9 @@ class WorkspaceParts:
             self.store.close()
         self.ledger.rest()
         self.journal.close()
+
+
+def _agents_settings() -> set[bytes]:
+    """The settings of agents in the user's own folders, as they are called and where they really are."""
+    found = [os.fsencode(path) for path in agent_files.all_of_user()]
+    return {place for path in found for place in (os.path.normpath(path), os.path.realpath(path))}

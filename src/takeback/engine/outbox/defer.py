@@ -25,7 +25,7 @@ from takeback.system import crash_points
 if TYPE_CHECKING:
     from takeback.core.history import History
     from takeback.engine.ledger import Ledger
-    from takeback.engine.runs.run import RunParts
+    from takeback.engine.runs.parts import RunParts
 
 DEFERRING = crash_points.crash_point("outbox-deferring")
 DEFERRED = crash_points.crash_point("outbox-deferred")

@@ -20,8 +20,9 @@ from takeback.engine.gate.gate import Gate, Ruling, verdict
 from takeback.engine.runs import declare
 from takeback.engine.runs.checks import seconds_of, text_of
 from takeback.engine.runs.declare import Declared, Function
+from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import CallEvidence
-from takeback.engine.runs.recorder import Parts, Recorder, Wanted
+from takeback.engine.runs.recorder import Recorder, Wanted
 from takeback.errors import UsageError
 
 ASKED = "asked"
@@ -162,7 +163,7 @@ class Actions:
     """What has a run whose actions are begun and ended from outside."""
 
     id: str
-    _parts: Parts
+    _parts: RunParts
 
     def begin(
         self,

@@ -27,8 +27,9 @@ from takeback.engine.runs.declare import (
     unwrapped,
 )
 from takeback.engine.runs.in_flight import AtWork, wholly
+from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import CallEvidence
-from takeback.engine.runs.recorder import Parts, Recorder, Wanted
+from takeback.engine.runs.recorder import Recorder, Wanted
 from takeback.engine.tracking.signs_of_life import Heartbeat
 from takeback.errors import HandedOver, InvariantBroken, LeaseLost, RefusedError, SeatLost, UsageError
 from takeback.resources.calls.resource import Call
@@ -77,7 +78,7 @@ class Caller:
         function: Function,
         *,
         run: RecordedRun,
-        parts: Parts,
+        parts: RunParts,
         place: str,
         nth: Callable[[bytes], int],
         key: str,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -18,12 +18,11 @@ from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.values import plain, said
 from takeback.engine.gate.foresight import why_uncaptured
-from takeback.engine.gate.gate import Gate, Ruling
-from takeback.engine.locks.guard import LockGuard, told
-from takeback.engine.rollback.rollback import Rollbacks
+from takeback.engine.gate.gate import Ruling
+from takeback.engine.locks.guard import told
+from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import (
     CallEvidence,
-    RecordedCalls,
     change_of,
     in_doubt,
     is_gone,
@@ -33,7 +32,6 @@ from takeback.engine.runs.recorded_calls import (
 from takeback.engine.runs.recorded_calls import told as told_of
 from takeback.engine.tracking.recovery import settle_calls
 from takeback.engine.tracking.signs_of_life import Heartbeat
-from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import HandedOver, UsageError
 from takeback.ports.foresight import Survey
 from takeback.resources.calls.resource import Call
@@ -53,19 +51,6 @@ _NEEDS = {
         "write to a database in a block, `with run.database(place) as db:`; or declare an undo handler",
     ),
 }
-
-
-class Parts(Protocol):
-    @property
-    def tracker(self) -> Tracker: ...
-    @property
-    def calls(self) -> RecordedCalls: ...
-    @property
-    def gate(self) -> Gate: ...
-    @property
-    def rollbacks(self) -> Rollbacks: ...
-    @property
-    def locks(self) -> LockGuard: ...
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -105,7 +90,7 @@ class Wanted(msgspec.Struct, frozen=True):
 class Recorder:
     """Records the actions of one run."""
 
-    def __init__(self, run: RecordedRun, parts: Parts, beat: Heartbeat | None = None) -> None:
+    def __init__(self, run: RecordedRun, parts: RunParts, beat: Heartbeat | None = None) -> None:
         self.run = run
         self.calls = parts.calls
         self.gate = parts.gate

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -23,13 +22,9 @@ from takeback.core.memory import is_whole, keys_of, spliced
 from takeback.core.redact import redact
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.values import said
-from takeback.engine.gate.gate import Gate, Judge
-from takeback.engine.locks.guard import LockGuard
-from takeback.engine.locks.leases import Leases
 from takeback.engine.locks.run_lock import Locking
 from takeback.engine.outbox.defer import Deferring
 from takeback.engine.rollback.report import RollbackReport
-from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs import declare
 from takeback.engine.runs.actions import Actions
 from takeback.engine.runs.actions import ActionScope as Standing
@@ -40,13 +35,12 @@ from takeback.engine.runs.database import Database
 from takeback.engine.runs.declare import Function, refuse_idle
 from takeback.engine.runs.in_flight import AlsoAsync, AtWork
 from takeback.engine.runs.memory import DictHandle, RunMemory
-from takeback.engine.runs.recorded_calls import RecordedCalls, is_taken_back, undone_since
+from takeback.engine.runs.parts import RunParts
+from takeback.engine.runs.recorded_calls import is_taken_back, undone_since
 from takeback.engine.runs.recorder import Recorder
 from takeback.engine.runs.step import Step, innermost, releasing, take_back
-from takeback.engine.runs.workflow_file import KeptFile
 from takeback.engine.tracking.recovery import end_taken_back, settle_calls
 from takeback.engine.tracking.signs_of_life import Heartbeat
-from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import (
     ConflictError,
     HandedOver,
@@ -56,37 +50,11 @@ from takeback.errors import (
     RunBusy,
     UsageError,
 )
-from takeback.ports.clock import Clock
-from takeback.ports.databases import Databases
 from takeback.system import processes
 
 BEAT_S = 1.0
 POLL_S = 0.05
 CHECKPOINTS = ("action", "step", "run")
-
-
-class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runs of one workspace share."""
-
-    root: Path
-    tracker: Tracker
-    rollbacks: Rollbacks
-    calls: RecordedCalls
-    clock: Clock
-    databases: Databases
-    leases: Leases
-    locks: LockGuard
-    judges: Callable[[Sequence[str]], Judge]
-    """The rules, for a run that looks at these places outside the workspace."""
-    recover: Callable[[], None]
-    deliver: Callable[[str], object]
-
-
-class RunParts(SharedParts, frozen=True, kw_only=True):
-    """What one run is made of."""
-
-    gate: Gate
-    file: KeptFile
 
 
 class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):

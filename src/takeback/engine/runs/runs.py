@@ -18,8 +18,9 @@ from takeback.engine.gate.gate import Approve, Gate
 from takeback.engine.runs.actions import ActionScope
 from takeback.engine.runs.checks import seconds_of
 from takeback.engine.runs.declare import refuse_idle
+from takeback.engine.runs.parts import RunParts, SharedParts
 from takeback.engine.runs.recorded_calls import in_doubt, told
-from takeback.engine.runs.run import Options, Run, RunParts, SharedParts
+from takeback.engine.runs.run import Options, Run
 from takeback.engine.runs.session import Session, attached, joined, leader
 from takeback.engine.runs.workflow_file import KeptFile
 from takeback.errors import RefusedError, UsageError
