@@ -22,6 +22,7 @@ TODAY = {
     "agents.doctor.machine": "resources",
     "agents.following": "engine system",
     "agents.hook": "storage",
+    "agents.hook_tampering": "engine",
     "agents.rollback_news": "system",
     "agents.settings.apply": "resources",
     "cli.commands.approve": "engine",

@@ -1,4 +1,4 @@
-"""The settings of coding agents in the user's own folders: who changes them can switch hooks off for every project."""
+"""The settings of coding agents in the user's own folders: changing them can switch hooks off for every project."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import msgspec
 from takeback.agents import settings
 from takeback.errors import BackendError, TakebackError, UsageError
 from takeback.resources.files.put_back.exchange import exchange
-from takeback.settings import agent_files, environment
+from takeback.settings import agent_files
 
 FOLDERS = (".claude", ".codex", ".cursor", ".gemini", ".opencode", "opencode", "plugins")
 
