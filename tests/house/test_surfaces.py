@@ -22,7 +22,6 @@ TODAY = {
     "agents.doctor.machine": "resources",
     "agents.following": "engine system",
     "agents.hook": "storage",
-    "agents.hook_tampering": "engine",
     "agents.rollback_news": "system",
     "agents.settings.apply": "resources",
     "cli.commands.approve": "engine",

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from takeback.agents import settings
 from takeback.agents.clients import CLIENTS
 from takeback.agents.settings import apply
-from takeback.core.change import Target, Version
+from takeback.core.change import OUTSIDE, Target, Version
 from takeback.core.codec import path_of, text_of
-from takeback.engine.rollback.paths import OUTSIDE
 from takeback.errors import TakebackError, UsageError
 from takeback.settings import agent_files, environment
 from takeback.workspace.workspace import Workspace

@@ -78,9 +78,7 @@ class RecordedAction(msgspec.Struct):
         """Whether it did more than what can be taken back. A call says so itself, as an item of the report."""
         began = self.began
         return (
-            isinstance(began, e.ActionBegan)
-            and began.effect is e.Effect.IRREVERSIBLE
-            and not began.call_key
+            isinstance(began, e.ActionBegan) and began.effect is e.Effect.IRREVERSIBLE and not began.call_key
         )
 
     @property
