@@ -33,7 +33,7 @@ CRUMBS = {
     "agents.settings.opencode": "pure: one agent's settings, as the others have theirs",
     "cli.progress": "drawing on a terminal",
     "cli.render.sessions": "values in, lines out",
-    "cli.webhooks": "what the worker reports to others",
+    "cli.render.worker": "values in, lines out",
     "daemon.hook_command": "the command line that is written into users' settings",
     "daemon.knock": "its path stands in users' settings, and it may load next to nothing",
     "engine.outbox.check": "verifies the outbox against the journal; nothing else of the outbox looks back",
