@@ -1,4 +1,5 @@
-"""One word, one thing: a class name stands for one class, and a contract is written once, in ports/."""
+"""One word, one thing: a class name stands for one class, a contract is written once, in ports/, and a module says
+what it is in words that no other module uses."""
 
 from __future__ import annotations
 
@@ -47,6 +48,16 @@ def _is_protocol(base: ast.expr) -> bool:
     return ast.unparse(base).partition("[")[0].rpartition(".")[2] == "Protocol"
 
 
+def same_words(known: dict[str, SourceModule]) -> set[str]:
+    """Return the first lines of docstrings with which several modules begin."""
+    firsts = [(ast.get_docstring(module.tree) or "").partition("\n")[0] for module in known.values()]
+    return {line for line, n in Counter(firsts).items() if line and n > 1}
+
+
+def test_no_two_modules_say_the_same_of_themselves() -> None:
+    assert same_words(source()) == set()
+
+
 def test_a_class_name_stands_for_one_class() -> None:
     assert shared_names(source()) - SHARED_NAMES == set(), "one of each pair needs another name"
 
@@ -67,11 +78,12 @@ def test_each_protocol_that_is_allowed_elsewhere_is_still_there() -> None:
 
 def test_the_checks_can_fail(tmp_path: Path) -> None:
     texts = {
-        "a/one": "class Place: ...\nclass Only: ...",
-        "a/two": "def f():\n    class Place: ...",
+        "a/one": "'Two of it.'\nclass Place: ...\nclass Only: ...",
+        "a/two": "'Two of it.\\n\\nAnd more.'\ndef f():\n    class Place: ...",
         "b": "import typing\nclass Port(typing.Protocol[int]): ...",
         "ports/c": "from typing import Protocol\nclass Fine(Protocol): ...",
     }
     known = plant(tmp_path, texts)
     assert shared_names(known) == {"Place"}
     assert protocols(known) == {"b.Port"}
+    assert same_words(known) == {"Two of it."}

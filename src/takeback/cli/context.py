@@ -1,4 +1,4 @@
-"""What every command shares: where it works, and how it prints."""
+"""What every command shares: the folder it works in, its common options, and its JSON."""
 
 from __future__ import annotations
 
