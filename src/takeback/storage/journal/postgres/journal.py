@@ -24,7 +24,7 @@ from takeback.core.record import Record
 from takeback.core.seats import Place
 from takeback.errors import BackendError, UsageError
 from takeback.ports.clock import Clock
-from takeback.ports.journal import Finding
+from takeback.ports.journal import Finding, Head
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.anchor import Anchoring
 from takeback.storage.journal.batch import Batch
@@ -371,7 +371,7 @@ class PostgresJournal(StoredJournal["Db"]):
     def _seat(self) -> int:
         return self.seats.fence if self.seats else 0
 
-    def anchored(self) -> Head:
+    def durable_head(self) -> Head:
         return self._anchoring.last()
 
     def sync(self) -> None:
