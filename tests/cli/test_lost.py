@@ -240,4 +240,4 @@ def test_only_what_survives_a_power_cut_is_noted(world: Workspace) -> None:
         tb.parts.journal.append([e.WorkspaceBegan("x", "1")], stream=ids.WORKSPACE)
         sure = tb.parts.journal.head()
         tb.parts.journal.append([e.WorkspaceBegan("y", "1")], stream=ids.WORKSPACE, durable=False)
-        assert tb.parts.journal.anchored() == sure
+        assert tb.parts.journal.durable_head() == sure

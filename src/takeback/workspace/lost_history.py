@@ -32,8 +32,8 @@ class Lost(msgspec.Struct, frozen=True):
         if self.noted:
             return (
                 f"the history of {self.root} is older than what was recorded: record {self.noted:,} of it is missing "
-                f"or another one, so {self.state} was cut or replaced by an older copy, and what came since "
-                "cannot be taken back"
+                f"or another one, so {self.state} was cut or replaced by an older copy, and what came since cannot "
+                "be taken back"
             )
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.since_us / 1e6))
         return (
@@ -78,7 +78,7 @@ def note_head(state: Path, root: Path, journal: Journal) -> None:
     known = _known(state, root)
     if known is None:
         return
-    now = journal.anchored()
+    now = journal.durable_head()
     if now.count > known.count and lost(state, root, journal) is None:
         remember(msgspec.structs.replace(known, count=now.count, head=now.digest))
 

@@ -457,9 +457,8 @@ class WorkspaceParts:
         if "store" in self.__dict__:
             self.store.close()
         self.ledger.rest()
-        with suppress(
-            TakebackError
-        ):  # a journal that cannot be read has told so, and nothing else depends on it
+        # A journal that cannot be read has told so, and nothing else depends on the note.
+        with suppress(TakebackError):
             lost_history.note_head(self.state, self.root, self.journal)
         self.journal.close()
 

@@ -121,7 +121,7 @@ class InMemoryJournal(StoredJournal[None]):
             rows, anchored = self.rows[:], dict(self.anchors)
         return audit(rows, anchored)
 
-    def anchored(self) -> Head:
+    def durable_head(self) -> Head:
         return self.head()
 
     def sync(self) -> None:

@@ -371,7 +371,7 @@ class PostgresJournal(StoredJournal["Db"]):
     def _seat(self) -> int:
         return self.seats.fence if self.seats else 0
 
-    def anchored(self) -> Head:
+    def durable_head(self) -> Head:
         return self._anchoring.last()
 
     def sync(self) -> None:

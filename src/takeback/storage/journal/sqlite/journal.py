@@ -247,7 +247,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         yield from self._check_database()
         yield from audit(self._rows(max(anchored, default=0)), anchored)
 
-    def anchored(self) -> Head:
+    def durable_head(self) -> Head:
         return self._anchoring.last()
 
     def sync(self) -> None:
