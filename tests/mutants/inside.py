@@ -21,6 +21,7 @@ from types import CodeType, FunctionType
 import coverage
 import pytest
 
+from tests.mutants.copies import limit_memory
 from tests.mutants.mutations import Mutant
 
 SITE = Path(__file__).with_name("site")
@@ -129,6 +130,7 @@ class Inside:
             os.setpgid(0, 0)
             limit_s = LIMIT_S + int(2 * sum(self.seconds[item.nodeid] for item in chosen))
             resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+            limit_memory()
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)

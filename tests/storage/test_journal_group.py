@@ -191,7 +191,7 @@ def test_whoever_has_the_connection_does_not_wait_for_who_waits_for_it(journal: 
     with ThreadPoolExecutor(1) as pool:
 
         def reading(_: object) -> Future[object]:
-            other = pool.submit(say, journal, "other")
+            other: Future[object] = pool.submit(say, journal, "other")
             while not len(journal._line) and not other.done():
                 pass
             say(journal, "handler")

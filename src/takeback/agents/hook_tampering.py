@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from takeback.agents import settings
 from takeback.agents.clients import CLIENTS
 from takeback.agents.settings import apply
-from takeback.core.change import Target, Version
+from takeback.core.change import OUTSIDE, Target, Version
 from takeback.core.codec import path_of, text_of
 from takeback.errors import TakebackError, UsageError
 from takeback.settings import agent_files, environment

@@ -1,4 +1,4 @@
-"""The settings of coding agents in the user's own folders: who changes them can switch hooks off for every project."""
+"""The settings of coding agents in the user's own folders: a change there can switch hooks off everywhere."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -456,6 +457,10 @@ class WorkspaceParts:
         if "store" in self.__dict__:
             self.store.close()
         self.ledger.rest()
+        with suppress(
+            TakebackError
+        ):  # a journal that cannot be read has told so, and nothing else depends on it
+            lost_history.note_head(self.state, self.root, self.journal)
         self.journal.close()
 
 

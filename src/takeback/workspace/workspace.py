@@ -509,6 +509,8 @@ class Workspace:
         on_conflict: str = "stop",
     ) -> RollbackReport:
         """Do what `undo` does; the report says whether it is complete, or stopped at a conflict."""
+        if not (wanted or to or agent):
+            self._refuse_older()
         with self._missing_told():
             self._refuse_own(wanted)
             report = self.parts.rollbacks.undo(
@@ -538,6 +540,7 @@ class Workspace:
 
     def try_redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Do what `redo` does; the report says whether it is complete, or stopped at a conflict."""
+        self._refuse_older()
         return self._not_lost(self.parts.rollbacks.redo(preview=preview, on_conflict=choice_of(on_conflict)))
 
     def restore(
@@ -554,6 +557,12 @@ class Workspace:
             chosen = path_filter(self.root, self.history, paths)
             report = self.parts.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview)
         return self._not_lost(report)
+
+    def _refuse_older(self) -> None:
+        """What was done last is not known to a history that was cut: something older would be taken for it."""
+        if (gone := self.lost) and gone.noted:
+            self.notices.clear()  # the error says the same
+            raise gone.error
 
     def _not_lost(self, report: RollbackReport) -> RollbackReport:
         """Return this report, unless there is nothing to do only because the history is gone."""

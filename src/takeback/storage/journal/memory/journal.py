@@ -121,6 +121,9 @@ class InMemoryJournal(StoredJournal[None]):
             rows, anchored = self.rows[:], dict(self.anchored)
         return audit(rows, anchored)
 
+    def anchored(self) -> Head:
+        return self.head()
+
     def sync(self) -> None:
         """Nothing outlives the process."""
 

@@ -371,6 +371,9 @@ class PostgresJournal(StoredJournal["Db"]):
     def _seat(self) -> int:
         return self.seats.fence if self.seats else 0
 
+    def anchored(self) -> Head:
+        return self._anchoring.last()
+
     def sync(self) -> None:
         if self._loose:
             self._session.ask(lambda db: statements.touch(db, self._id))

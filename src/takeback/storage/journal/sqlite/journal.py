@@ -247,6 +247,9 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         yield from self._check_database()
         yield from audit(self._rows(max(anchored, default=0)), anchored)
 
+    def anchored(self) -> Head:
+        return self._anchoring.last()
+
     def sync(self) -> None:
         self.anchor.sync()
 
