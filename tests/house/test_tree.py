@@ -31,6 +31,7 @@ CRUMBS = {
     "agents.doctor.scratch": "a folder that goes away with its process; the trial is what happens in it",
     "agents.settings.failing_open": "pure: the line of shell that stands in users' settings",
     "agents.settings.opencode": "pure: one agent's settings, as the others have theirs",
+    "agents.hook_removal": "a use case: the command that asks for it keeps the words",
     "cli.progress": "drawing on a terminal",
     "cli.render.sessions": "values in, lines out",
     "cli.render.worker": "values in, lines out",
