@@ -140,7 +140,9 @@ def test_where_there_are_too_many_edits_lines_that_occur_once_divide_the_text() 
 
 
 def test_from_a_text_to_the_same_no_hunk_leads() -> None:
-    assert module.hunks([], []) == module.hunks([b"a"], [b"a"]) == module.hunks([b"a", b"b"], [b"a", b"b"]) == []
+    assert (
+        module.hunks([], []) == module.hunks([b"a"], [b"a"]) == module.hunks([b"a", b"b"], [b"a", b"b"]) == []
+    )
 
 
 def test_the_shortest_script_is_looked_for_up_to_its_limit() -> None:

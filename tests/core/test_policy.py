@@ -421,7 +421,9 @@ def test_on_autopilot_a_plan_has_no_undeclared_tools() -> None:
     assert policy.check_plan(plan, Rules(), unknown, GROUND) == []
     refused = policy.check_plan(plan, Rules(), unknown, GROUND, autopilot=True)
     assert [(b.step, b.rule) for b in refused] == [("a", "autopilot")]
-    by_hand = policy.check_plan(plan, Rules(), lambda step: Use(step.tool, Effect.UNKNOWN), GROUND, autopilot=True)
+    by_hand = policy.check_plan(
+        plan, Rules(), lambda step: Use(step.tool, Effect.UNKNOWN), GROUND, autopilot=True
+    )
     assert by_hand == [], "what it does is unknown, but somebody said so"
     allowed = rules(effects={"unknown": "allow"})
     assert policy.check_plan(plan, allowed, unknown, GROUND, autopilot=True) == []

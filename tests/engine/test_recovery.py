@@ -20,7 +20,9 @@ from tests.engine.conftest import Desk
 FILE = Target("files", "f")
 
 
-def took_back(story: Story, run: str, *of: str, verified: bool, kind: e.RollbackKind = e.RollbackKind.UNDO) -> str:
+def took_back(
+    story: Story, run: str, *of: str, verified: bool, kind: e.RollbackKind = e.RollbackKind.UNDO
+) -> str:
     """A rollback of these actions that the run itself carried out."""
     id = story.tell(e.RollbackBegan(kind, of, ()), run).id
     story.tell(e.RollbackEnded(id, (e.Item(FILE, e.Did.RESTORED, verified=verified, settles=of),), ()), run)
