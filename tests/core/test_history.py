@@ -7,6 +7,7 @@ from typing import Any
 
 from takeback.core import events as e
 from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.entities import RecordedStep
 from takeback.core.events import Outcome
 from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased, IntentState
@@ -31,6 +32,14 @@ def test_the_life_of_a_run() -> None:
     assert story.history.runs[run].life is Life.DONE
     assert story.history.runs[run].steps[step].life is Life.FAILED
     assert story.history.breaches == []
+
+
+def test_what_has_begun_has_no_end_yet() -> None:
+    story = Story()
+    run = story.run()
+    action = story.history.actions[story.tell(e.ActionBegan("tool", e.Effect.NONE), run).id]
+    assert (action.ended_us, action.happened, action.unsure) == (0, True, False)
+    assert story.history.runs[run].ended_us == RecordedStep("s1", "edit", "").began_us == 0
 
 
 def test_who_looks_after_a_run_that_was_handed_over() -> None:

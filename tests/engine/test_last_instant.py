@@ -121,15 +121,15 @@ def test_an_interrupt_while_the_end_is_recorded_loses_no_change(
     world.write("f", "one\n")
     tb = world.open()
     tb.save()
-    id = tb.parts.tracker.begin_single("agent")
+    id = tb.tracker.begin_single("agent")
     world.write("f", "AGENT\n")
     with monkeypatch.context() as patch:
         patch.setattr(Capture, "update", after(Capture.update, interrupt))
         with pytest.raises(KeyboardInterrupt):
-            tb.parts.tracker.end_single(id, e.Outcome.DONE)
+            tb.tracker.end_single(id, e.Outcome.DONE)
     tb.close()
     tb = world.open()
-    tb.parts.tracker.end_single(id, e.Outcome.DONE)
+    tb.tracker.end_single(id, e.Outcome.DONE)
     tb.undo()
     assert world.read("f") == "one\n"
 
@@ -321,8 +321,8 @@ def test_an_undo_cut_short_between_a_file_and_a_folder_is_finished(world: World,
 
 
 def item_of(caught: pytest.ExceptionInfo[takeback.RollbackIncomplete], name: str) -> e.Item:
-    found: e.Item = next(item for item in caught.value.report.items if str(item.target) == name)
-    return found
+    items: tuple[e.Item, ...] = caught.value.report.items
+    return next(item for item in items if str(item.target) == name)
 
 
 def human_at(world: World, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
@@ -425,3 +425,50 @@ def test_a_folder_that_became_a_file_in_the_last_instant_stays_one(
     assert world.read("data") == "HUMAN\n"
     item = item_of(caught, "data")
     assert (item.did, item.why) == (e.Did.FAILED, os.strerror(errno.ENOTDIR))
+
+
+def same_but(path: Path, what: str) -> None:
+    """Change a file so that nothing of what a look sees of it differs but this."""
+    was = path.stat()
+    if what == "file":
+        fresh = path.with_name("fresh")
+        fresh.write_text("HUMAN\n")
+        fresh.chmod(was.st_mode)
+        fresh.rename(path)
+    elif what == "mode":
+        path.chmod(0o600)
+    else:
+        path.write_text("HUMAN\n" if what == "time" else "HUMAN, and more\n")
+    if what != "time":
+        os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+@pytest.mark.parametrize("what", ["file", "size", "time", "mode"])
+def test_whatever_is_different_about_it_it_is_not_what_was_to_be_replaced(
+    world: World, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    tb = world.agent("f", "AGENT\n")
+    path = world.root / "f"
+    human_at(world, monkeypatch, lambda: same_but(path, what))
+    with pytest.raises(takeback.RollbackIncomplete) as caught:
+        tb.undo()
+    assert item_of(caught, "f").did == e.Did.CONFLICT
+    assert (path.stat().st_mode & 0o777 == 0o600) if what == "mode" else path.read_text().startswith("HUMAN")
+    assert os.listdir(world.root) == ["f"]
+
+
+def test_what_was_only_to_get_its_mode_back_and_is_written_in_the_last_instant_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("f", "one\n")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        (world.root / "f").chmod(0o600)
+    dress = FileRestorer._dress_in_place
+    monkeypatch.setattr(FileRestorer, "_dress_in_place", before(dress, lambda _: world.write("f", "HUMAN\n")))
+    with pytest.raises(takeback.RollbackIncomplete) as caught:
+        tb.undo()
+    item = item_of(caught, "f")
+    assert (item.did, item.why) == (e.Did.CONFLICT, "it was changed while it was being taken back")
+    assert world.read("f") == "HUMAN\n" and (world.root / "f").stat().st_mode & 0o777 == 0o600

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from takeback.core.rollback import Verdict
@@ -387,3 +389,17 @@ def test_an_exception_is_recorded_and_goes_on(desk: Desk) -> None:
     assert desk.read("plan") == "half"
     desk.tb.undo()
     assert desk.read("plan") == "old"
+
+
+def test_a_link_that_leads_nowhere_or_elsewhere_is_taken_back(desk: Desk) -> None:
+    """What is looked at, moved and put back is the link, never what it leads to."""
+    (desk.root / "there").symlink_to("plan")
+    (desk.root / "gone").symlink_to("nowhere")
+    desk.tb.save()
+    with desk.tb.recording("agent"):
+        for name, target in (("there", "nowhere"), ("gone", "plan"), ("new", "plan")):
+            (desk.root / name).unlink(missing_ok=True)
+            (desk.root / name).symlink_to(target)
+    assert desk.tb.undo().verdict == "clean"
+    found = {path.name: os.readlink(path) for path in desk.root.iterdir() if path.is_symlink()}
+    assert found == {"there": "plan", "gone": "nowhere"} and desk.read("plan") == "old"

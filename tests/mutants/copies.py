@@ -54,8 +54,8 @@ def _near(mutant: Mutant, tests: Sequence[str]) -> list[str]:
     return sorted(str(found.relative_to(ROOT)) for test in tests for found in (ROOT / test).rglob(named))
 
 
-def limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
+def limit_memory(pid: int) -> None:
+    resource.prlimit(pid, resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
 
 
 def _run(copy: Path, tests: Sequence[str]) -> int:
@@ -70,8 +70,8 @@ def _run(copy: Path, tests: Sequence[str]) -> int:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=limit_memory,  # noqa: PLW1509  it only sets a limit
     ) as started:
+        limit_memory(started.pid)
         try:
             code = started.wait(LIMIT_S)
         except subprocess.TimeoutExpired:

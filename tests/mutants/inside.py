@@ -80,9 +80,9 @@ class Inside:
         for place, item in enumerate(items, start=1):
             measured.switch_context(item.nodeid)
             _run(item, items[place] if place < len(items) else item.session)
-            for line in _taken(folder / "reached"):
-                number, _, file = line.partition(" ")
-                self.through.setdefault((file, int(number)), set()).add(item.nodeid)
+            for reached in _taken(folder / "reached"):
+                number, _, path = reached.partition(" ")
+                self.through.setdefault((path, int(number)), set()).add(item.nodeid)
         measured.stop()
         data = measured.get_data()
         for file in data.measured_files():
@@ -130,7 +130,7 @@ class Inside:
             os.setpgid(0, 0)
             limit_s = LIMIT_S + int(2 * sum(self.seconds[item.nodeid] for item in chosen))
             resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-            limit_memory()
+            limit_memory(os.getpid())
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)

@@ -30,7 +30,7 @@ def have_fault(path: str, text: str) -> None:
             return compile(text, path, "exec", dont_inherit=True)
         return whole(self, name)
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]
+    SourceFileLoader.get_code = get_code  # type: ignore[assignment,method-assign]
 
 
 def say_lines(files: set[str]) -> None:
