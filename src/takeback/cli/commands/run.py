@@ -102,8 +102,9 @@ def command(
         judged = workspace.foresight.judge(words)
         survey = workspace.foresight.survey(reached(judged), roots)
         found = foreseen(judged, survey)
+        is_allowed = workspace.foresight.is_allowed(words, found)
         found, lines = guarded_rows(workspace.postgres, words, found, warning_lines(judged, survey))
-        if autopilot and not workspace.foresight.is_allowed(words):
+        if autopilot and not is_allowed:
             unknown = workspace.settings.rules.effects.unknown
             refuse_on_autopilot(workspace.ledger, called, actor, parent, found, unknown)
         warnings = [*lines, *_locked(workspace, judged, called, parent)]
@@ -129,7 +130,7 @@ def _with(survey: Survey, roots: Sequence[str]) -> Survey:
 
 def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -> list[str]:
     """What the command would write although others have it locked: refused, or said."""
-    found = workspace.locks.before(lambda: written(judged), parent=parent)
+    found = workspace.locks.before(written(judged), parent=parent)
     if not found:
         return []
     if workspace.locks.refuses:

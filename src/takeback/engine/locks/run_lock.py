@@ -17,7 +17,7 @@ from takeback.system import processes
 
 if TYPE_CHECKING:
     from takeback.engine.ledger import Ledger
-    from takeback.engine.runs.run import RunParts
+    from takeback.engine.runs.parts import RunParts
 
 _log = logging.getLogger("takeback")
 

@@ -13,6 +13,7 @@ from takeback.core import events as e
 from takeback.core import keys
 from takeback.core.intents import Intent, IntentDeferred, IntentState
 from takeback.core.values import plain, view
+from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs import arguments
 from takeback.engine.runs.checks import seconds_of, text_of
 from takeback.engine.runs.declare import Function, declared, unwrapped
@@ -25,7 +26,7 @@ from takeback.system import crash_points
 if TYPE_CHECKING:
     from takeback.core.history import History
     from takeback.engine.ledger import Ledger
-    from takeback.engine.runs.run import RunParts
+    from takeback.engine.runs.parts import RunParts
 
 DEFERRING = crash_points.crash_point("outbox-deferring")
 DEFERRED = crash_points.crash_point("outbox-deferred")
@@ -46,6 +47,17 @@ class Handler(msgspec.Struct, frozen=True):
     named: Any
     undo: str = ""
     check: str = ""
+
+    def wanted(self) -> Wanted:
+        """Return what the gate decides on."""
+        return Wanted(
+            self.name,
+            e.Effect.DEFERRED,
+            plain=self.plain,
+            named=self.named,
+            seen=self.seen,
+            tool=self.handler,
+        )
 
 
 class Deferring:
@@ -119,15 +131,7 @@ class Deferring:
                 f"run {self.id} was committed without this intent ({found.about}); nothing was deferred",
                 hint="a changed plan is another run: give it another key",
             )
-        passed = self._parts.gate.pass_through(
-            self.id,
-            found.name,
-            e.Effect.DEFERRED,
-            found.plain,
-            tool=found.handler,
-            named=found.named,
-            seen=found.seen,
-        )
+        passed = self._parts.gate.pass_through(self.id, found.wanted())
         key = self._delivery_key(history, wanted.key, len(earlier))
         with self._keeping(found) as kept:
             crash_points.reach(DEFERRING)

@@ -16,6 +16,7 @@ from takeback.core import keys
 from takeback.core.entities import RecordedRun
 from takeback.core.values import plain, said
 from takeback.engine.gate.rules import name_in_rules
+from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs import arguments, declare
 from takeback.engine.runs.declare import (
     Declared,
@@ -27,8 +28,9 @@ from takeback.engine.runs.declare import (
     unwrapped,
 )
 from takeback.engine.runs.in_flight import AtWork, wholly
+from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import CallEvidence
-from takeback.engine.runs.recorder import Parts, Recorder, Wanted
+from takeback.engine.runs.recorder import Recorder
 from takeback.engine.tracking.signs_of_life import Heartbeat
 from takeback.errors import HandedOver, InvariantBroken, LeaseLost, RefusedError, SeatLost, UsageError
 from takeback.resources.calls.resource import Call
@@ -77,7 +79,7 @@ class Caller:
         function: Function,
         *,
         run: RecordedRun,
-        parts: Parts,
+        parts: RunParts,
         place: str,
         nth: Callable[[bytes], int],
         key: str,
@@ -209,17 +211,7 @@ class Caller:
         self._recorder.refuse_unready(wanted)
         wanted = self._recorder.foreseen(wanted)
         self._recorder.keep_off(wanted)
-        passed = self._recorder.gate.pass_through(
-            self._recorder.run.id,
-            wanted.name,
-            wanted.effect,
-            wanted.plain,
-            tool=wanted.tool,
-            named=wanted.named,
-            seen=wanted.seen,
-            uncaptured=wanted.uncaptured,
-            undeclared=wanted.undeclared,
-        )
+        passed = self._recorder.gate.pass_through(self._recorder.run.id, wanted)
         return self._recorder.begin(wanted, passed)
 
     # After

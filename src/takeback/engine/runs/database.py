@@ -11,8 +11,10 @@ import msgspec
 from takeback.core import events as e
 from takeback.core import keys
 from takeback.core.ids import seq_of
+from takeback.core.policy import Decision
+from takeback.core.rules import Ruling
 from takeback.core.values import said
-from takeback.engine.gate.gate import Ruling
+from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs.in_flight import AlsoAsync
 from takeback.engine.runs.recorded_calls import change_of, standing
 from takeback.engine.runs.step import innermost
@@ -94,8 +96,9 @@ class Database(AlsoAsync[Any]):
         if run.options.autopilot:
             why = f"{self._unguarded}, so what is committed there cannot be taken back"
             how = "guard it with `takeback guard ADDRESS`, or run it without autopilot"
-            ruling = Ruling("deny", "autopilot", why, how)
-            run._parts.gate.refuse(run.id, f"database {self._name}", e.Effect.TRANSACTIONAL, None, ruling)
+            decision = Decision(Ruling.DENY, "autopilot", why, how)
+            wanted = Wanted(f"database {self._name}", e.Effect.TRANSACTIONAL)
+            run._parts.gate.refuse(run.id, wanted, decision)
         history = run._ledger.history
         recorded = history.runs[run.id]
         for id in recorded.actions:

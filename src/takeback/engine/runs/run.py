@@ -22,13 +22,9 @@ from takeback.core.memory import is_whole, keys_of, spliced
 from takeback.core.redact import redact
 from takeback.core.rollback import OnConflict, Verdict
 from takeback.core.values import said
-from takeback.engine.gate.gate import Gate
-from takeback.engine.locks.guard import LockGuard
-from takeback.engine.locks.leases import Leases
 from takeback.engine.locks.run_lock import Locking
 from takeback.engine.outbox.defer import Deferring
 from takeback.engine.rollback.report import RollbackReport
-from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs import declare
 from takeback.engine.runs.actions import Actions
 from takeback.engine.runs.actions import ActionScope as Standing
@@ -39,34 +35,17 @@ from takeback.engine.runs.database import Database
 from takeback.engine.runs.declare import Function
 from takeback.engine.runs.in_flight import AlsoAsync, AtWork
 from takeback.engine.runs.memory import DictHandle, RunMemory
-from takeback.engine.runs.recorded_calls import RecordedCalls, is_taken_back, undone_since
+from takeback.engine.runs.parts import RunParts
+from takeback.engine.runs.recorded_calls import is_taken_back, undone_since
 from takeback.engine.runs.recorder import Recorder
 from takeback.engine.runs.step import Step, innermost, releasing, take_back
-from takeback.engine.runs.workflow_file import KeptFile
 from takeback.engine.tracking.recovery import end_taken_back, settle_calls
 from takeback.engine.tracking.signs_of_life import Heartbeat
-from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import ConflictError, HandedOver, InvariantBroken, LeaseLost, RollbackIncomplete, RunBusy
-from takeback.ports.databases import Databases
 from takeback.system import processes
 
 BEAT_S = 1.0
 POLL_S = 0.05
-
-
-class RunParts(msgspec.Struct, frozen=True):
-    """What a run is made of."""
-
-    tracker: Tracker
-    rollbacks: Rollbacks
-    calls: RecordedCalls
-    gate: Gate
-    recover: Callable[[], None]
-    file: KeptFile
-    databases: Databases
-    deliver: Callable[[str], object]
-    leases: Leases
-    locks: LockGuard
 
 
 class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
@@ -199,7 +178,7 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
 
     def _start_again(self, earlier: Recorded) -> None:
         self.id = earlier.id
-        self._parts.gate.go_on(self._ledger.history.actions[id] for id in earlier.actions)
+        self._parts.judging.go_on(self._ledger.history.actions[id] for id in earlier.actions)
         stopped = [
             e.StepEnded(step.id, e.Outcome.STOPPED, "interrupted")
             for step in earlier.steps.values()

@@ -16,15 +16,17 @@ from takeback.core.lifecycle import Life
 from takeback.core.redact import redact
 from takeback.core.values import plain
 from takeback.engine.gate import gate
-from takeback.engine.gate.gate import Approve, Gate, Judge
+from takeback.engine.gate.gate import Approve, Gate
+from takeback.engine.gate.rules import Judging
 from takeback.engine.locks.guard import LockGuard
 from takeback.engine.locks.leases import Leases
 from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs.actions import ActionScope
 from takeback.engine.runs.checks import choice_of, seconds_of, text_of
 from takeback.engine.runs.declare import refuse_idle
+from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import RecordedCalls, in_doubt, told
-from takeback.engine.runs.run import Options, Run, RunParts
+from takeback.engine.runs.run import Options, Run
 from takeback.engine.runs.session import Session, attached, joined, leader
 from takeback.engine.runs.workflow_file import KeptFile
 from takeback.engine.tracking.tracker import Tracker
@@ -45,7 +47,7 @@ class Runs:
         calls: RecordedCalls,
         clock: Clock,
         recover: Callable[[], None],
-        judges: Callable[[Sequence[str]], Judge],
+        judges: Callable[[Sequence[str]], Judging],
         root: Path,
         databases: Databases,
         deliver: Callable[[str], object],
@@ -76,11 +78,12 @@ class Runs:
 
     def _parts(self, o: Options, approve: Approve | None = None, approval_wait_s: float = 3600.0) -> RunParts:
         refuse_idle("function", approve=approve)
+        judging = self._judges(o.roots)
         door = Gate(
             self._ledger,
             self._tracker.lock,
             self._clock,
-            self._judges(o.roots),
+            judging,
             autopilot=o.autopilot,
             approve=approve,
             wait_s=approval_wait_s,
@@ -90,6 +93,7 @@ class Runs:
             self._tracker,
             self._rollbacks,
             self._calls,
+            judging,
             door,
             self._recover,
             file,
