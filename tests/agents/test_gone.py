@@ -116,10 +116,10 @@ def test_every_event_goes_on_and_the_first_one_says_why(
 @pytest.mark.parametrize(
     "gone",
     [
-        "daemon/rouse.py",
+        "daemon/start.py",
         "agents/dialects/claude_code.py",
         "agents/following.py",
-        "agents/telling.py",
+        "agents/rollback_news.py",
     ],
 )
 def test_one_file_that_is_missing_is_said_once_too(gone: str, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_what_cannot_be_is_refused(words: tuple[str, ...], code: int, said: str,
 def test_a_server_that_is_away_does_not_hide_where_it_is(used: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     used("store", "copy", "--to", f"${STORE}")
     monkeypatch.setenv(STORE, "postgresql://me:hunter2@no.such.host.invalid/x")
-    monkeypatch.setattr("takeback.storage.journal.postgres.session.Patience.again", lambda _: False)
+    monkeypatch.setattr("takeback.storage.journal.postgres.session.Backoff.again", lambda _: False)
     done = used("store", "show")
     assert done.code == 4
     assert done.stdout.startswith("history   the database x on no.such.host.invalid, as ")

@@ -52,8 +52,8 @@ def test_no_colour_in_a_pipe(changed: Workspace) -> None:
 
 PROGRESS = """
 import time
-from takeback.cli.progress import Progress
-progress = Progress()
+from takeback.cli.progress import TerminalProgress
+progress = TerminalProgress()
 for n in progress("Reading files", range(12345), 12345):
     if n == 12340:
         time.sleep(0.55)

@@ -250,3 +250,13 @@ def test_who_removes_a_link_removes_no_more() -> None:
     assert judge("ln -s src/a b && echo x > b").reach is Reach.RESTORABLE
     assert judge("ln -s /opt/tool .; echo x > a").reach is Reach.RESTORABLE
     assert judge("ln -s /opt/tool bin/; echo x > bin/a").reach is Reach.RESTORABLE
+
+
+@pytest.mark.parametrize("line", ["ls0", "w1 x", "cat2.7 a"])
+def test_a_program_with_the_name_of_a_harmless_one_and_a_number_is_unknown(line: str) -> None:
+    assert reach(line) is Reach.UNKNOWN
+
+
+@pytest.mark.parametrize("line", ["python3.12 -c 'print(1)'", "md5sum a"])
+def test_a_version_of_a_known_program_is_that_program(line: str) -> None:
+    assert reach(line) is Reach.NONE

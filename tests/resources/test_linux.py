@@ -157,7 +157,8 @@ def test_inotify_by_hand(tmp_path: Path) -> None:
 ELSEWHERE = """
 import sys
 sys.platform = "sunos"
-from takeback.resources.files import linux, watch
+from takeback.resources.files.look import watch
+from takeback.system import linux
 assert not linux.available()
 for call in (
     lambda: linux.renameat2(0, b"a", 0, b"b", 0),

@@ -471,7 +471,7 @@ def test_a_watcher_that_nobody_holds_is_closed(tmp_path: Path) -> None:
 
 FORK = """
     import os, sys
-    from takeback.resources.files.watch import Watcher
+    from takeback.resources.files.look.watch import Watcher
     root = os.fsencode(sys.argv[1])
     watcher = Watcher(root)
     assert watcher.watch(b"", os.open(root, os.O_RDONLY))
@@ -507,7 +507,7 @@ def in_namespace(script: str, *args: str | Path) -> None:
 
 COMMON = """
     import os, subprocess, sys
-    from takeback.resources.files.watch import Watcher, supported
+    from takeback.resources.files.look.watch import Watcher, supported
     def start(root):
         watcher = Watcher(os.fsencode(root))
         add(watcher, root, "")

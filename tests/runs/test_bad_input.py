@@ -122,7 +122,7 @@ def test_memory_that_cannot_be_kept(scene: Scene, value: Any) -> None:
             run.memory["bad"] = value
         with pytest.raises(UsageError, match="memory"):
             run.memory["kept"]["a"].append(value)
-        with pytest.raises(TypeError):
+        with pytest.raises(UsageError, match="keys of the memory are strings"):
             run.memory[1] = "one"  # type: ignore[index]
         assert run.memory == {"kept": {"a": [1]}}
     assert scene.memories()[run.id] == {"kept": {"a": [1]}}

@@ -59,6 +59,18 @@ def test_it_lasts_from_the_end_of_its_step(scene: Scene, app: Path) -> None:
     assert len(ask(app)) == 2
 
 
+def test_a_commit_is_taken_back_alone(scene: Scene, app: Path) -> None:
+    """It is inside of its step, so the step is not another that may have written the same."""
+    with scene.tb.run("work") as run, run.step("one"):
+        (scene.root / "beside").write_text("a file of the step")
+        with run.database("app.db") as db:
+            db.execute("INSERT INTO orders VALUES (1, 'a')")
+    (commit,) = [a for a in scene.tb.history.actions.values() if a.name == "commit to app.db"]
+    assert not any(change.shared_with or change.in_doubt for change in commit.changes)
+    assert scene.tb.undo(commit.id).verdict == "clean"
+    assert (ask(app), scene.read("beside")) == ([], "a file of the step")
+
+
 def test_an_error_in_the_step_aborts_it(scene: Scene, app: Path) -> None:
     with pytest.raises(ZeroDivisionError), scene.tb.run("work") as run:
         with run.step("one"), run.database("app.db") as db:

@@ -20,7 +20,7 @@ from takeback.testing.crash import child_environment
 HOLD = """
 import sys
 from pathlib import Path
-from takeback.storage.lock import WorkspaceLock
+from takeback.storage.state.lock import WorkspaceLock
 with WorkspaceLock(Path(sys.argv[1])).held():
     print("held", flush=True)
     sys.stdin.read()

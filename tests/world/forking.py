@@ -156,7 +156,7 @@ def _be_the_command(talk: socket.socket, out: int, err: int) -> None:
 
 
 def main(line: int) -> None:
-    for name in ("opening", "cli.app", *(f"cli.commands.{command}" for command in OFTEN)):
+    for name in ("workspace.opening", "cli.app", *(f"cli.commands.{command}" for command in OFTEN)):
         import_module(f"takeback.{name}")
     gc.freeze()
     serve(socket.socket(fileno=line))

@@ -53,8 +53,12 @@ def _program(word: str) -> tuple[RuleNode | None, str]:
     if not is_known(word):
         return None, "only the running shell knows which program this is"
     folder, slash, name = word.rpartition("/")
-    # python3.12 is python; but md5sum has a number of its own.
-    known = program(name) or program(re.sub(r"(?<=[a-z])-?[0-9][0-9.]*$", "", name))
+    known, unversioned = program(name), re.sub(r"(?<=[a-z])-?[0-9][0-9.]*$", "", name)
+    if known is None and unversioned != name:
+        known = program(unversioned)
+        if known and known.rule and known.rule.effect == "none" and not known.rule.language:
+            # python3.12 is python and gcc-13 is gcc; but ls0 is whatever somebody called so.
+            return known, f"there is no rule for {name}, which need not be {unversioned}"
     if known is None:
         return None, f"there is no rule for {name or word}"
     if slash and not SYSTEM.fullmatch(folder):

@@ -152,7 +152,7 @@ def interrupt() -> None:
 READER = """
 import sys
 from pathlib import Path
-from takeback.storage.packs import PackStore
+from takeback.storage.content.packs import PackStore
 store = PackStore(Path(sys.argv[1]))
 names = [bytes.fromhex(line) for line in sys.stdin.readline().split()]
 print("ready", flush=True)

@@ -480,11 +480,15 @@ class Tracker:
 
 
 def is_part(action: RecordedAction) -> bool:
-    """Whether it is a part of a command: recorded by whoever records that, and known by its processes."""
+    """Whether it is a part of a command: recorded by whoever records that, and known by its processes.
+
+    A transaction has neither a key nor a process either, and is not: no command is transactional.
+    """
     began = action.began
     if not isinstance(began, e.ActionBegan) or began.key or began.process is not None:
         return False
-    return bool(began.step and began.parent)
+    # A transaction in a database has a step and a parent too, and is not looked around.
+    return bool(began.step and began.parent and began.marks)
 
 
 def _is_inside(action: RecordedAction, other: RecordedAction) -> bool:

@@ -53,7 +53,7 @@ _NAMED = b"SELECT count, digest FROM takeback_store.workspaces WHERE name = %s"
 
 
 class PostgresMoving:
-    """`takeback.ports_moving.Moving` of one journal."""
+    """`takeback.ports.relocation.Moving` of one journal."""
 
     def __init__(self, session: PostgresSession, leases: Callable[[Db], list[Lease]], anchor: Anchor) -> None:
         self._session = session

@@ -47,7 +47,7 @@ _FENCE = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'leases'),
 
 
 class SqliteMoving:
-    """`takeback.ports_moving.Moving` of one journal."""
+    """`takeback.ports.relocation.Moving` of one journal."""
 
     def __init__(self, journal: SqliteJournal) -> None:
         self._journal = journal

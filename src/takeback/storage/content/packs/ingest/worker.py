@@ -1,4 +1,4 @@
-"""A process that reads files into packs of its own: `python -m takeback.storage.packs.worker`.
+"""A process that reads files into packs of its own: `python -m takeback.storage.content.packs.ingest.worker`.
 
 It speaks frames over its standard input and output: a length (u32) and that many bytes of msgpack. The first
 frame in is the Job. Then each frame in is a Share, answered by a list of Ingested; an empty one ends it, and is
