@@ -285,8 +285,7 @@ def _why(judged: Judgement, effect: e.Effect) -> str:
 
 def leaves_something(action: RecordedAction) -> bool:
     """Whether a command did more than what can be taken back. A call says so itself, as an item of the report."""
-    began = action.began
-    return isinstance(began, e.ActionBegan) and began.effect is e.Effect.IRREVERSIBLE and not began.call_key
+    return action.as_tool.effect is e.Effect.IRREVERSIBLE and not action.as_tool.call_key
 
 
 def refuse_on_autopilot(

@@ -45,7 +45,7 @@ class Judging:
     def go_on(self, actions: Iterable[RecordedAction]) -> None:
         """Count these, which were called before an interruption: a limit is one of the run, not of its process."""
         if self._ruled:
-            tools = (getattr(action.began, "tool", "") for action in actions)
+            tools = (action.as_tool.tool for action in actions)
             self._called.update(tool for tool in tools if tool)
 
     def foresee(self, wanted: Wanted) -> ForeseenAction:

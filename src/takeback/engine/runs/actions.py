@@ -291,7 +291,7 @@ class Actions:
 
     def _still_asked(self, known: Recorded, wanted: Wanted) -> str:
         """Why an action that was begun already has to be asked about: whoever asks may not have heard it."""
-        asked = known.life is Life.OPEN and ASKED in getattr(known.began, "ref", "").split()
+        asked = known.life is Life.OPEN and ASKED in known.as_tool.ref.split()
         return self._parts.gate.rule(wanted, wanted.key).why if asked else ""
 
     def _refuse_ended(self, run: RecordedRun) -> None:

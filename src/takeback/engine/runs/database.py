@@ -103,7 +103,7 @@ class Database(AlsoAsync[Any]):
         recorded = history.runs[run.id]
         for id in recorded.actions:
             action = history.actions[id]
-            inside = getattr(action.began, "step", "")
+            inside = action.as_tool.step
             if seq_of(id) > seq_of(run._body) or action.name != f"commit to {self._name}":
                 continue
             where = recorded.steps[inside].name if inside else ""

@@ -146,7 +146,7 @@ class Recorder:
 
     def _same(self, action: RecordedAction, wanted: Wanted) -> RecordedAction:
         """This recorded action, if it is the one that is wanted: a key that was given says too little by itself."""
-        recorded = getattr(action.began, "intent", "")
+        recorded = action.as_tool.intent
         if recorded and wanted.intent and recorded != wanted.intent:
             raise UsageError(
                 f"the key {wanted.key!r} is that of {action.name} with other arguments ({action.id}); "
@@ -277,7 +277,7 @@ class Recorder:
             return
         action = self._ledger.history.actions[id]
         changes = change_of(action, in_doubt=in_doubt) if happened else ()
-        if wanted is None or bool(getattr(action.began, "marks", ())):
+        if wanted is None or bool(action.began.marks):
             self._tracker.end(id, outcome, why=why, changes=changes, result=result, full=full, unsure=unsure)
             (self._beat.remove if self._beat else self._tracker.life.end)(id)
         else:

@@ -109,7 +109,7 @@ class Step:
         looking = run.options.checkpoint != "run"
         opened = e.StepBegan(self.path, above)
         self.body = run._tracker.begin(began, stream=run.id, step=opened, looking=looking)
-        self.id = history.actions[self.body].began.step  # type: ignore[union-attr]
+        self.id = history.actions[self.body].as_tool.step
         run._beat.add(self.body)
 
     def _end(self, error: BaseException | None) -> None:
@@ -223,8 +223,8 @@ def take_back(rollbacks: Rollbacks, history: History, run: str, step: str = "") 
         known.id for known in recorded.steps.values() if known.name == step and known.life is not Life.DONE
     }
     for id in reversed(list(recorded.actions)):
-        began = history.actions[id].began
-        if not isinstance(began, e.ActionBegan) or began.effect is not e.Effect.TRANSACTIONAL:
+        began = history.actions[id].as_tool
+        if began.effect is not e.Effect.TRANSACTIONAL:
             continue
         if (began.step in again if step else not began.step) and history.live(id):
             rollbacks.once_more(id)
