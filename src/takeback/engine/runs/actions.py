@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -163,11 +164,16 @@ class Ask:
         return self if gate.holds(approval) else Denied(self.name, self.approval, ruling.why)
 
 
-class Actions:
-    """What has a run whose actions are begun and ended from outside."""
+class Actions(ABC):
+    """A run whose actions are begun and ended from outside."""
 
-    id: str
-    _parts: RunParts
+    def __init__(self, parts: RunParts) -> None:
+        self._parts = parts
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """The id of the run."""
 
     def begin(
         self,

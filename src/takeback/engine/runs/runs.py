@@ -24,9 +24,9 @@ from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs.actions import ActionScope
 from takeback.engine.runs.checks import choice_of, seconds_of, text_of
 from takeback.engine.runs.declare import refuse_idle
-from takeback.engine.runs.parts import RunParts
+from takeback.engine.runs.parts import Options, RunParts
 from takeback.engine.runs.recorded_calls import RecordedCalls, in_doubt, told
-from takeback.engine.runs.run import Options, Run
+from takeback.engine.runs.run import Run
 from takeback.engine.runs.session import Session, attached, joined, leader
 from takeback.engine.runs.workflow_file import KeptFile
 from takeback.engine.tracking.tracker import Tracker

@@ -25,9 +25,14 @@ class Session(Actions):
     """An open run, held from any process: for the actions that are begun and ended there."""
 
     def __init__(self, parts: RunParts, id: str, place: ActionScope) -> None:
-        self.id = id
-        self._parts = parts
+        super().__init__(parts)
+        self._id = id
         self._standing = place
+
+    @property
+    def id(self) -> str:
+        """The id of its run."""
+        return self._id
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
