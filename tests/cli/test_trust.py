@@ -222,10 +222,10 @@ def test_what_changed_since_it_was_shown_is_not_accepted(
     monkeypatch.setenv("TAKEBACK_HOME", str(world.home))
     world.human("takeback.toml", '[files]\nexclude = ["src"]\n')
     with takeback.open(world.root) as tb:
-        offer = tb.offer()
+        offer = tb.parts.trusted.offer()
         world.human("takeback.toml", '[files]\nexclude = ["*"]\n')
         with pytest.raises(takeback.ConflictError, match="has changed since it was shown"):
-            tb.accept_offer(offer)
+            tb.parts.trusted.accept_offer(offer)
     assert len(pending(world)) == 1
 
 

@@ -59,7 +59,7 @@ def test_an_unknown_command_runs_on_autopilot_unless_a_rule_says_otherwise(world
     world.do("undo")
     (world.root / "takeback.toml").write_text('[rules.effects]\nunknown = "deny"\n')
     refused = world.do("run", "--autopilot", "--", "make", "all", code=125)
-    assert "its effect is unknown" in refused.stderr and "effects.unknown" in refused.stderr
+    assert "this command is unknown" in refused.stderr and "effects.unknown" in refused.stderr
     assert not (world.root / "made.txt").exists()
 
 

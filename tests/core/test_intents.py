@@ -10,6 +10,7 @@ import pytest
 from takeback.core import events as e
 from takeback.core.change import ABSENT, Target
 from takeback.core.intents import (
+    Decided,
     IntentAttempted,
     IntentCancelled,
     IntentDeferred,
@@ -153,3 +154,15 @@ def test_history_counts_it_among_the_changes_of_its_action() -> None:
     assert len(story.history.intents.decided) == 1
     (breach,) = story.history.breaches
     assert "i99" in str(breach)
+
+
+def test_what_an_outbox_says_nothing_about_has_not_happened() -> None:
+    found = Queued("i1", "r1", deferred(), 5, IntentState.HELD)
+    assert (found.changed_us, found.due_us, found.attempts, found.fence, found.owner) == (0, 0, 0, 0, "")
+    assert (found.unsure, found.begun, found.live, found.result) == (False, False, False, None)
+
+
+def test_a_decision_keeps_its_place_in_the_journal() -> None:
+    intents = folded(RELEASED, DIED, REVIVED, DIED)
+    assert intents.apply("i1", "r1", DROPPED, 7, 9) == ""
+    assert intents.decided == [Decided(0, 0, REVIVED), Decided(7, 9, DROPPED)]

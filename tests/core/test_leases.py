@@ -130,3 +130,4 @@ def test_who_can_wait_for_one_thing_at_a_time() -> None:
 def test_stale_is_what_ran_out_and_ends_with_no_process() -> None:
     forgotten = lease("a", "r1", left=0, bound=False)
     assert stale([forgotten, lease("b", "r1", left=0), lease("c", "r1", bound=False)]) == [forgotten]
+    assert Holder().bound, "unless somebody says otherwise, a lease ends with its process"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import subprocess
+from collections.abc import Sequence
+from itertools import combinations, pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -137,6 +139,18 @@ def test_where_there_are_too_many_edits_lines_that_occur_once_divide_the_text() 
     assert found == [module.Hunk(0, 1, 0, 1), module.Hunk(3, 6, 3, 5)]
 
 
+def test_from_a_text_to_the_same_no_hunk_leads() -> None:
+    assert (
+        module.hunks([], []) == module.hunks([b"a"], [b"a"]) == module.hunks([b"a", b"b"], [b"a", b"b"]) == []
+    )
+
+
+def test_the_shortest_script_is_looked_for_up_to_its_limit() -> None:
+    """The time that a merge may take is the square of it."""
+    assert module._shortest([b"x"] * 257, [b"x"]) is not None
+    assert module._shortest([b"x"] * 258, [b"x"]) is None
+
+
 # Any text
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"\n", b"}\n", b"long line\n"]), max_size=25)
@@ -195,6 +209,59 @@ def test_overlaps_name_lines_that_are_there(base: bytes, ours: bytes, theirs: by
             strict=True,
         ):
             assert 1 <= first <= last + 1 <= len(module._split(text)) + 1
+
+
+# Which line is which
+
+FEW = st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=12)
+
+
+def longest(one: list[bytes], other: list[bytes]) -> int:
+    """How many lines two texts can have in common, by trying everything."""
+    before = [0] * (len(other) + 1)
+    for line in one:
+        row = [0]
+        for place, twin in enumerate(other):
+            row.append(before[place] + 1 if line == twin else max(before[place + 1], row[place]))
+        before = row
+    return before[-1]
+
+
+def is_rising(pairs: Sequence[module.Pair]) -> bool:
+    return all(a < c and b < d for (a, b), (c, d) in pairwise(pairs))
+
+
+@given(FEW, FEW)
+def test_the_shortest_script_leaves_the_most_lines_as_they_are(one: list[bytes], other: list[bytes]) -> None:
+    pairs = module._shortest(one, other)
+    assert pairs is not None and is_rising(pairs) and len(pairs) == longest(one, other)
+    assert all(one[mine] == other[theirs] for mine, theirs in pairs)
+
+
+def test_the_shortest_script_of_texts_with_nothing_in_common_takes_every_edit() -> None:
+    assert module._shortest([b"a"], [b"b"]) == module._shortest([b"a"] * 3, [b"b"] * 2) == []
+
+
+@given(st.permutations(range(7)))
+def test_of_pairs_the_longest_choice_that_rises_is_taken(places: list[int]) -> None:
+    pairs = list(enumerate(places))
+    sizes = range(len(pairs), 0, -1)
+    most = next(size for size in sizes if any(map(is_rising, combinations(pairs, size))))
+    found = module._rising(pairs)
+    assert is_rising(found) and len(found) == most and set(found) <= set(pairs)
+
+
+def test_lines_that_occur_once_on_both_sides_divide_the_text() -> None:
+    mine = [b"twice", b"here", b"once", b"twice", b"last"]
+    assert module._unique(mine, [b"once", b"there", b"last"]) == [(2, 0), (4, 2)]
+    assert module._unique(mine, [b"once", b"once", b"twice", b"last"]) == [(4, 3)]
+    assert module._unique(mine, []) == []
+
+
+def test_lines_without_a_mate_are_not_looked_at() -> None:
+    base, other = [b"a", b"mine", b"b"], [b"theirs", b"b", b"a", b"theirs"]
+    assert module._shared(base, other, range(3), range(4)) == ([0, 2], [1, 2])
+    assert module._shared(base, other, range(1, 3), range(2)) == ([2], [1])
 
 
 # Large

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -350,6 +351,13 @@ def test_a_plan_may_have_as_many_bytes_as_are_allowed_and_no_more() -> None:
     assert parse_plan(text).name == "x"
     with pytest.raises(UsageError, match="has at most 4,194,304"):
         parse_plan(text + b" ")
+
+
+def test_a_plan_may_have_as_many_steps_as_are_allowed_and_no_more() -> None:
+    steps = [{"id": f"s{number}", "tool": "m:f"} for number in range(10_001)]
+    assert len(parse_plan(msgspec.json.encode({"name": "x", "steps": steps[1:]})).steps) == 10_000
+    with pytest.raises(UsageError, match="length <= 10000"):
+        parse_plan(msgspec.json.encode({"name": "x", "steps": steps}))
 
 
 def test_only_the_steps_of_the_cycle_are_named_in_it() -> None:

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from takeback.core import policy
 from takeback.core.events import Effect
 from takeback.core.plan import Plan, PlannedStep, parse_plan
-from takeback.core.policy import Broken, Decision, RuleContext, Use, judge_call, paths_in
+from takeback.core.policy import (
+    Broken,
+    Decision,
+    Foreseen,
+    RuleContext,
+    Use,
+    judge_call,
+    judge_typed,
+    paths_in,
+)
 from takeback.core.rules import (
     CommandRules,
     EffectRules,
@@ -341,6 +350,8 @@ def test_patterns_for_commands() -> None:
 def test_limits() -> None:
     given = rules(limits={"calls-per-tool": 2, "argument-bytes": 20})
     assert judge_call(given, TOOL, Effect.NONE, {}, GROUND, earlier=1).do is Ruling.ALLOW
+    once = rules(limits={"calls-per-tool": 1})
+    assert judge_call(once, TOOL, Effect.NONE, {}, GROUND).do is Ruling.ALLOW
     found = judge_call(given, TOOL, Effect.NONE, {}, GROUND, earlier=2)
     assert (found.rule, found.how) == (
         "limits.calls-per-tool",
@@ -348,6 +359,12 @@ def test_limits() -> None:
     )
     assert judge(given, text="x" * 9).do is Ruling.ALLOW
     assert judge(given, text="x" * 10).rule == "limits.argument-bytes"
+
+
+def test_a_limit_is_zero_or_more() -> None:
+    assert rules(limits={"steps": 0}) == Rules()
+    with pytest.raises(msgspec.ValidationError, match="steps"):
+        rules(limits={"steps": -1})
 
 
 def test_what_is_no_json_has_a_size_too() -> None:
@@ -413,6 +430,10 @@ def test_on_autopilot_a_plan_has_no_undeclared_tools() -> None:
     assert policy.check_plan(plan, Rules(), unknown, GROUND) == []
     refused = policy.check_plan(plan, Rules(), unknown, GROUND, autopilot=True)
     assert [(b.step, b.rule) for b in refused] == [("a", "autopilot")]
+    by_hand = policy.check_plan(
+        plan, Rules(), lambda step: Use(step.tool, Effect.UNKNOWN), GROUND, autopilot=True
+    )
+    assert by_hand == [], "what it does is unknown, but somebody said so"
     allowed = rules(effects={"unknown": "allow"})
     assert policy.check_plan(plan, allowed, unknown, GROUND, autopilot=True) == []
 
@@ -464,3 +485,26 @@ def test_names_that_may_mean_anything_are_paths_where_they_look_like_one() -> No
     assert set(paths_in(args)) == {"/v/a", "../b", "/v/c ä%zz", "/v/e", "~/f", "/v/g"}
     assert list(paths_in({"source": "/v/a"}, ["source"])) == ["/v/a"]
     assert judge(rules(paths={"deny": ["/v"], "outside": ["/v"]}), uri="file:///v").rule == "paths.deny"
+
+
+@pytest.mark.parametrize(
+    "effects, commands, found, allowed, rule",
+    [
+        ({}, {}, Effect.UNKNOWN, False, ""),
+        ({}, {}, Effect.IRREVERSIBLE, False, ""),
+        ({"unknown": Ruling.ALLOW}, {}, Effect.UNKNOWN, False, ""),
+        ({"unknown": Ruling.ASK}, {}, Effect.UNKNOWN, False, "ask effects.unknown"),
+        ({"unknown": Ruling.DENY}, {}, Effect.IRREVERSIBLE, False, ""),
+        ({"irreversible": Ruling.ASK}, {}, Effect.IRREVERSIBLE, False, "ask effects.irreversible"),
+        ({"irreversible": Ruling.DENY}, {}, Effect.IRREVERSIBLE, True, ""),
+        ({"none": Ruling.DENY}, {}, Effect.NONE, False, ""),
+        ({}, {"ask": ("rm",)}, Effect.NONE, True, "ask commands.ask"),
+        ({"unknown": Ruling.ASK}, {"deny": ("rm",)}, Effect.UNKNOWN, False, "deny commands.deny"),
+    ],
+)
+def test_of_a_command_that_is_typed_only_what_is_written_down_holds_it(
+    effects: dict[str, Any], commands: dict[str, tuple[str, ...]], found: Effect, allowed: bool, rule: str
+) -> None:
+    rules = Rules(effects=EffectRules(**effects), commands=CommandRules(**commands))
+    ruling = judge_typed(rules, "sudo rm -rf x", Foreseen(found, "why"), allowed=allowed)
+    assert f"{ruling.do} {ruling.rule}".removeprefix("allow ") == rule

@@ -136,7 +136,11 @@ def test_a_humans_word_on_a_call_in_doubt() -> None:
     # What else it did has happened, and can be taken back.
     assert [entry.target.name for entry in story.history.live(id)] == ["h"]
     assert story.history.never_happened(id)
+    third = story.act({"i": "1"}, run, in_doubt=True)
+    story.tell(e.ActionTold(third, False, (Change(Target("files", "i"), version("1"), version("")),)), run)
+    assert story.history.never_happened(id) and story.history.never_happened(third)
     other = story.act({"g": "1"}, run, in_doubt=True)
+    assert not story.history.never_happened(other)
     story.tell(e.ActionTold(other, happened=True, changes=(), result={"id": 7}), run)
     assert len(story.history.live(other)) == 1
     assert story.history.actions[other].result == {"id": 7}

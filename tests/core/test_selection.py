@@ -304,6 +304,10 @@ def test_what_an_undo_reported_as_unknown_is_not_the_last_action_any_more() -> N
     assert select.last_action(story.history).actions == (third,)
     story.tell(e.ActionTold(third, happened=False, changes=(Change(target, version("2"), version("")),)))
     assert story.history.unsettled() == [second]
+    others = [story.act({f"more {number}": "1"}) for number in range(9)]
+    for number, other in reversed(list(enumerate(others))):
+        report(other, **{f"more {number}": e.Did.UNVERIFIABLE})
+    assert story.history.unsettled() == [second, *others]
 
 
 def test_what_takeback_wrote_is_meant_by_its_id_alone() -> None:

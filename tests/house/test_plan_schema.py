@@ -11,7 +11,6 @@ import pytest
 
 from takeback.cli.plan_schema import schema
 from takeback.core.plan import parse_plan
-from takeback.core.rules import Ruling
 from takeback.errors import UsageError
 from takeback.settings.toml import Config, parse_config
 from tests.house.repository import document
@@ -60,4 +59,4 @@ def test_the_settings_in_the_documents_are_read() -> None:
     rules = parse_config(example, Path("takeback.toml")).rules
     assert rules.paths is not None
     assert rules.paths.deny == (".env", "*.pem")
-    assert rules.effects.irreversible is Ruling.ASK
+    assert rules.effects.irreversible is None, "a call is asked about, and a command that is typed runs"

@@ -29,18 +29,17 @@ class Subject:
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
-    outside: tuple[str, ...] = ()  # those that start processes; asked where the others let a fault live
 
 
 SUBJECTS = {
     "core": Subject(("core",), ("tests/core",)),
     "rollback": Subject(
         ("engine/rollback/rollback.py", "engine/tracking/recovery.py"),
-        ("tests/engine", "tests/world/test_conflicts.py", "tests/world/test_crash.py", "tests/runs"),
+        ("tests/engine", "tests/world/test_conflicts.py", "tests/runs"),
     ),
     "restore": Subject(
         ("resources/files/put_back/restore.py", "resources/files/put_back/exchange.py"),
-        ("tests/world", "tests/resources"),
+        ("tests/engine", "tests/resources", "tests/agents/test_settings_race.py", "tests/world"),
     ),
 }
 
@@ -68,14 +67,22 @@ def _judged(subject: Subject, files: Sequence[str], workers: int) -> int:
     places = [SOURCE / file for file in files]
     paths = [p for place in places for p in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
     every = [mutant for path in paths for mutant in mutants(path)]
-    results = try_inside(every, subject.tests, workers)
+    results: dict[Mutant, str] = {}
+
+    def tell(mutant: Mutant, result: str) -> None:
+        results[mutant] = result
+        if result == LIVES and mutant.key not in _listed().get(_file(mutant), ()):
+            _say(f"these tests let it live: {_file(mutant)}:{mutant.line} {mutant.key}")
+        if len(results) % 100 == 0:
+            _say(f"{len(results):,} of {len(every):,} faults tried")
+
+    try_inside(every, subject.tests, workers, tell)
     # A fault outside of any function has done its harm when a module is read.
-    read = [mutant for mutant, result in results.items() if result == ELSEWHERE]
-    asked = [*read, *(m for m in every if results[m] == LIVES and subject.outside)]
-    alive = {mutant for mutant in every if results[mutant] == LIVES} - set(asked)
-    if asked:
-        tests = (*subject.tests, *subject.outside)
-        alive |= {mutant for mutant, lives in try_in_copies(asked, tests, workers) if lives}
+    read = [mutant for mutant in every if results[mutant] == ELSEWHERE]
+    alive = {mutant for mutant in every if results[mutant] == LIVES}
+    if read:
+        _say(f"{len(read):,} faults to try in copies of the checkout")
+        alive |= {mutant for mutant, lives in try_in_copies(read, subject.tests, workers) if lives}
     known = {(file, key) for file, keys in _listed().items() for key in keys}
     living = {(_file(mutant), mutant.key): mutant for mutant in every if mutant in alive}
     for name in sorted(living.keys() - known):
@@ -89,6 +96,11 @@ def _judged(subject: Subject, files: Sequence[str], workers: int) -> int:
     found, explained = len(every) - len(alive), len(living.keys() & known)
     print(f"{len(every)} faults, {found} found, {explained} explained, {wrong} to look at")
     return wrong
+
+
+def _say(text: str) -> None:
+    """Tell who waits how far it is; standard output has the result."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def _file(mutant: Mutant) -> str:

@@ -1,7 +1,8 @@
 """Faults put into functions that pytest's own process has read already: a fork for each, and no start of anything.
 
-The tests run once without a fault. They have to pass, and coverage notes which of them reach a line. Then each fault
-gets a fork, in which its function has other code, and the tests that reach it, the quickest first.
+The tests run once without a fault. They have to pass, and it is noted which of them reach a line, also in a Python
+that they start. Then each fault gets a fork, in which its function has other code, and the tests that reach it, the
+quickest first. What they start has the fault by way of site/sitecustomize.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import CodeType, FunctionType
 
 import coverage
@@ -21,7 +23,9 @@ import pytest
 
 from tests.mutants.mutations import Mutant
 
-# Of computing, in one fork. A fault may let a loop run for ever; no test that finds one computes as long.
+SITE = Path(__file__).with_name("site")
+
+# Of computing, in one fork, besides what its tests took without a fault, which may let a loop run for ever.
 LIMIT_S = 20
 # For one that waits for ever.
 LIMIT_WAITING_S = 300
@@ -67,15 +71,20 @@ class Inside:
         measured = coverage.Coverage(
             data_file=None, include=sorted({str(m.path) for m in self.every}), config_file=False
         )
+        files = sorted({str(mutant.path) for mutant in self.every})
+        folder = _told_to_started(items[0], "look", files="\n".join(files))
         measured.start()
         for place, item in enumerate(items, start=1):
             measured.switch_context(item.nodeid)
             _run(item, items[place] if place < len(items) else item.session)
+            for line in _taken(folder / "reached"):
+                number, _, file = line.partition(" ")
+                self.through.setdefault((file, int(number)), set()).add(item.nodeid)
         measured.stop()
         data = measured.get_data()
         for file in data.measured_files():
-            for line, tests in data.contexts_by_lineno(file).items():
-                self.through[file, line] = set(tests) - {""}
+            for reached, tests in data.contexts_by_lineno(file).items():
+                self.through.setdefault((file, reached), set()).update(set(tests) - {""})
         for found in gc.get_objects():
             if isinstance(found, functools._lru_cache_wrapper):
                 found.cache_clear()
@@ -93,8 +102,9 @@ class Inside:
                 continue
             child = os.fork()
             if not child:
-                self._test(number, others, chosen)
-            running[child] = mutant, time.monotonic()
+                self._test(number, mutant, others, chosen)
+            seconds = sum(self.seconds[item.nodeid] for item in chosen)
+            running[child] = mutant, time.monotonic() + LIMIT_WAITING_S + 3 * seconds
         while running:
             self._one_ends(running)
 
@@ -106,18 +116,25 @@ class Inside:
         return sorted((i for i in items if i.nodeid in names), key=lambda item: self.seconds[item.nodeid])
 
     def _test(
-        self, number: int, others: list[tuple[FunctionType, CodeType]], chosen: Sequence[pytest.Item]
+        self,
+        number: int,
+        mutant: Mutant,
+        others: list[tuple[FunctionType, CodeType]],
+        chosen: Sequence[pytest.Item],
     ) -> None:
         code = 1
         try:
             os.setpgid(0, 0)
-            resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+            limit_s = LIMIT_S + int(2 * sum(self.seconds[item.nodeid] for item in chosen))
+            resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
             factory = chosen[0].config._tmp_path_factory  # type: ignore[attr-defined]
             factory._basetemp = factory.getbasetemp() / f"mutant-{number}"
             factory._basetemp.mkdir()
+            text = mutant.applied(self.texts[mutant.path]).decode()
+            _told_to_started(chosen[0], "fault", fault=f"{mutant.path}\n{text}")
             for function, other in others:
                 function.__code__ = other
             for item in chosen:
@@ -130,8 +147,8 @@ class Inside:
 
     def _one_ends(self, running: dict[int, tuple[Mutant, float]]) -> None:
         while True:
-            for child, (mutant, since) in running.items():
-                late = time.monotonic() - since > LIMIT_WAITING_S
+            for child, (mutant, until) in running.items():
+                late = time.monotonic() > until
                 if late:
                     os.killpg(child, signal.SIGKILL)
                 pid, status = os.waitpid(child, 0 if late else os.WNOHANG)
@@ -146,6 +163,28 @@ class Inside:
 def _run(item: pytest.Item, after: pytest.Item | pytest.Session) -> None:
     """Run a test, and tear down what the one after it does not need. What the session needs stays."""
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+
+
+def _told_to_started(item: pytest.Item, name: str, **texts: str) -> Path:
+    """Let every Python that a test starts from now on read these texts first, in a folder of this name."""
+    folder: Path = item.config._tmp_path_factory.getbasetemp() / name  # type: ignore[attr-defined]
+    folder.mkdir()
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    path = [str(SITE), *filter(str(SITE).__ne__, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ |= {"TAKEBACK_MUTANTS": str(folder), "PYTHONPATH": os.pathsep.join(filter(None, path))}
+    if commands := sys.modules.get("tests.world.cli"):
+        commands._nursery.clear()  # what it has read, it has read without this
+    return folder
+
+
+def _taken(file: Path) -> list[str]:
+    """Return the lines of a file that others append to, and begin it anew."""
+    try:
+        file = file.rename(file.with_suffix(".taken"))
+    except FileNotFoundError:
+        return []
+    return file.read_text(encoding="utf-8").splitlines()
 
 
 def _functions(files: set[str]) -> dict[tuple[str, str, int], list[FunctionType]]:
@@ -177,11 +216,11 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(part)
 
 
-def try_inside(every: Sequence[Mutant], tests: Sequence[str], workers: int) -> dict[Mutant, str]:
-    """Return for each fault whether these tests find it."""
-    results: dict[Mutant, str] = {}
-    plugin = Inside(every, workers, results.__setitem__)
-    pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[plugin])
-    if plugin.failed or not results:
+def try_inside(
+    every: Sequence[Mutant], tests: Sequence[str], workers: int, tell: Callable[[Mutant, str], None]
+) -> None:
+    """Tell of each fault whether these tests find it."""
+    plugin = Inside(every, workers, tell)
+    code = pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[plugin])
+    if plugin.failed or code != pytest.ExitCode.OK:
         sys.exit(f"without any fault, these tests fail: {' '.join(plugin.failed) or tests}")
-    return results

@@ -24,7 +24,7 @@ def warnings(workspace: Workspace, by: str = "") -> list[str]:
 def accept(workspace: Workspace, agent: str) -> None:
     """A human has seen the hooks of this agent, and wants them as they are."""
     for name in settings.layout(agent).in_project:
-        workspace.accept(Target("files", name))
+        workspace.parts.trusted.accept(Target("files", name))
 
 
 def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
@@ -43,7 +43,7 @@ def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 def _done(workspace: Workspace, agent: str, name: str, version: Version) -> str:
     """What happened to hooks of ours since this version, in a word."""
-    before = (workspace.files.text(version) or b"").decode(errors="replace")
+    before = (workspace.parts.files.text(version) or b"").decode(errors="replace")
     ours: list[str] = []
     try:
         ours = settings.commands(agent, before)

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from takeback.cli.progress import TerminalProgress
-from takeback.errors import UsageError
+from takeback.errors import RefusedError, UsageError
 from takeback.settings import environment
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ class CommandContext(msgspec.Struct):
             consent.after_opening(workspace, accept=accept_config)
         return workspace
 
+    def is_inside(self) -> bool:
+        """Whether an agent's action asks: what would allow a thing is said to humans alone."""
+        return bool(environment.parent_action()) or any(one.was_inside_action for one in self.opened)
+
     def data(self, value: Any) -> None:
         """Print the one JSON object of this command."""
         echo_json(msgspec.json.encode(value).decode())
@@ -97,6 +101,10 @@ class TakebackCommand(click.Command):
         session.progress.wanted &= not session.json
         try:
             return super().invoke(ctx)
+        except RefusedError as error:
+            if error.how and not session.is_inside():
+                error.hint = "; ".join(filter(None, (error.hint, f"to allow it: {error.how}")))
+            raise
         finally:
             session.progress.done()
             for note in [note for workspace in session.opened for note in workspace.notices]:

@@ -54,7 +54,7 @@ class Teller:
         while not self._letters.empty():
             self._notify(*self._letters.get())
         try:
-            for failed in self._workspace.audit.pump():
+            for failed in self._workspace.parts.audit.pump():
                 self._failed(failed)
         except BackendError as error:
             # Of a store that is away the courier tells. Nothing is lost: the journal is the queue.

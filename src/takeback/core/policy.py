@@ -81,6 +81,8 @@ class Decision(msgspec.Struct, frozen=True):
     rule: str = ""
     why: str = ""
     how: str = ""
+    hint: str = ""
+    """What whoever wrote the call can do about it without another rule."""
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -126,6 +128,18 @@ def judge_call(
     use = Use(name, effect, uncaptured=uncaptured, undeclared=undeclared)
     found = list(_findings(rules, use, args, ground, earlier))
     return max(found, key=lambda decision: _SEVERITY.index(decision.do), default=Decision())
+
+
+def judge_typed(rules: Rules, line: str, found: Foreseen, *, allowed: bool) -> Decision:
+    """What the rules say of a command that somebody typed themselves: only what is written down holds it.
+
+    `allowed` says that what cannot be taken back of it is named among what is allowed.
+    """
+    decisions = list(_by_command(rules.commands, "COMMAND", line))
+    written = {Effect.UNKNOWN: rules.effects.unknown, Effect.IRREVERSIBLE: rules.effects.irreversible}
+    if written.get(found.effect) is not None and not allowed:
+        decisions += _by_effect(rules.effects, Use("this command", found.effect, because=found.why))
+    return max(decisions, key=lambda decision: _SEVERITY.index(decision.do), default=Decision())
 
 
 def check_plan(
@@ -237,9 +251,11 @@ def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
     name, effect = use.name, use.effect
     do: Ruling | None = getattr(rules, effect)
     how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
+    if do is None and effect is Effect.IRREVERSIBLE:
+        do = Ruling.ASK
     if do is None and use.undeclared:
         why = "its effect is unknown: nobody declared it, and on autopilot nobody would see what it does"
-        yield Decision(Ruling.DENY, "autopilot", why, f"{_declare(name)}; or {how}")
+        yield Decision(Ruling.DENY, "autopilot", why, how, _declare(name))
     elif do in (Ruling.ASK, Ruling.DENY):
         why = "effects of this kind are denied" if do is Ruling.DENY else "a human has to approve it"
         # It is not the shell that is irreversible, but what it is to run.

@@ -20,10 +20,6 @@ from takeback.ports.journal import Finding
 class Traits(msgspec.Struct, frozen=True):
     """What a resource can do, declared and not discovered by failing."""
 
-    exact: bool
-    """Taking back and redoing give the very same version."""
-    detects_drift: bool
-    """It can tell that somebody else wrote."""
     external: bool = False
     """Its changes are in other systems: taken back one at a time, and never made again by a redo."""
     divisible: bool = False

@@ -84,7 +84,7 @@ def worker(
     """
     chosen = [check_notifier(text) for text in notify]
     with opened(session, patient=not once) as workspace:
-        workspace.audit.check()
+        workspace.parts.audit.check()
         watching = Watching(session, workspace, [*notifiers_of(workspace), *chosen], health)
         courier = workspace.courier(
             concurrency=concurrency,

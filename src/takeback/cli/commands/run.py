@@ -10,23 +10,40 @@ from typing import Any
 import click
 import msgspec
 
+from takeback.cli import consent
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import interval, intervals
 from takeback.cli.render.command import guarded_rows, summary_data, summary_lines, warning_lines
 from takeback.cli.render.history import made
 from takeback.cli.render.report import print_report
-from takeback.cli.text import plural
+from takeback.cli.text import plural, printable
 from takeback.core.codec import written as recordable
 from takeback.core.events import Effect, Outcome, Process
+from takeback.core.policy import judge_typed
 from takeback.core.redact import redact
+from takeback.core.rules import Ruling
 from takeback.daemon import client, control
-from takeback.engine.gate.foresight import foreseen, reached, refuse_on_autopilot, written
+from takeback.engine.gate.foresight import (
+    Typed,
+    foreseen,
+    reached,
+    refuse_by_rule,
+    refuse_on_autopilot,
+    written,
+)
 from takeback.engine.locks import guard
 from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.tracking.command import Child, run_child
 from takeback.engine.tracking.parts import CommandParts
-from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, RunBusy, TakebackError
+from takeback.errors import (
+    ConflictError,
+    RefusedByRule,
+    RefusedError,
+    RollbackIncomplete,
+    RunBusy,
+    TakebackError,
+)
 from takeback.ports.foresight import Survey
 from takeback.settings import environment
 from takeback.shell.judgement import Judgement
@@ -46,6 +63,8 @@ class RunCommand(TakebackCommand):
             return super().invoke(ctx)
         except TakebackError as error:
             # Whatever failed, failed before the command began: once it runs, its own code counts.
+            if isinstance(error, RefusedByRule):
+                raise
             error.exit_code = FAILED_BEFORE_START  # type: ignore[misc]
             raise
 
@@ -85,9 +104,10 @@ def command(
     """Run any command as one action that can be taken back
 
     A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
-    Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it, and 6
-    where the command gave 0 and what it did could not be recorded. With --every it is cut into parts: `undo` takes
-    back the newest one, `undo RUN` all of them.
+    What a rule of takeback.toml denies is not started, and what it says is to be asked for is asked about here. Exits
+    with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it, 3 if a rule
+    did not let it start, and 6 where the command gave 0 and what it did could not be recorded. With --every it is cut
+    into parts: `undo` takes back the newest one, `undo RUN` all of them.
     """
     with session.protect(asking=True) as workspace:
         workspace.recover()
@@ -99,19 +119,18 @@ def command(
         shown = [os.path.basename(words[0]), *map(redact, words[1:])]
         called = recordable(redact(name or shlex.join(shown)))[:NAME_MAX]
         actor, parent = recordable(os.path.basename(words[0])), workspace.parent_action()
-        judged = workspace.foresight.judge(words)
-        survey = workspace.foresight.survey(reached(judged), roots)
+        judged = workspace.parts.foresight.judge(words)
+        survey = workspace.parts.foresight.survey(reached(judged), roots)
         found = foreseen(judged, survey)
-        is_allowed = workspace.foresight.is_allowed(words, found)
+        allowed = workspace.parts.foresight.is_allowed(words, found)
         found, lines = guarded_rows(workspace.postgres, words, found, warning_lines(judged, survey))
-        if autopilot and not is_allowed:
-            unknown = workspace.settings.rules.effects.unknown
-            refuse_on_autopilot(workspace.ledger, called, actor, parent, found, unknown)
+        typed = Typed(called, actor, parent, found, autopilot=autopilot)
+        _keep_to_rules(session, workspace, words, typed, allowed=allowed)
         warnings = [*lines, *_locked(workspace, judged, called, parent)]
         for line in () if session.json else warnings:
             click.echo(line, err=True)
         effect = Effect.RESTORABLE if found.effect is Effect.NONE else found.effect
-        id = workspace.tracker.begin_single(
+        id = workspace.parts.tracker.begin_single(
             called,
             actor=actor,
             parent=parent,
@@ -119,8 +138,36 @@ def command(
             autopilot=autopilot,
             survey=_with(survey, roots),
         )
-        parts = CommandParts(workspace.tracker, id, every) if every else None
+        parts = CommandParts(workspace.parts.tracker, id, every) if every else None
         ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure, parts=parts))
+
+
+def _keep_to_rules(
+    session: CommandContext, workspace: Workspace, words: Sequence[str], typed: Typed, *, allowed: bool
+) -> None:
+    """Refuse what a rule denies, and ask about what has to be asked for, before the command starts."""
+    ruling = judge_typed(workspace.settings.rules, " ".join(words), typed.found, allowed=allowed)
+    if ruling.do is Ruling.DENY:
+        refuse_by_rule(workspace.parts.ledger, typed, ruling)
+    if ruling.do is Ruling.ASK and typed.autopilot:
+        refuse_by_rule(workspace.parts.ledger, typed, ruling, "and on autopilot nobody can be asked")
+    if typed.autopilot and not allowed:
+        refuse_on_autopilot(workspace.parts.ledger, typed)
+    if ruling.do is not Ruling.ASK or _was_asked(workspace, typed):
+        return
+    if session.json or not consent.is_terminal() or session.is_inside():
+        refuse_by_rule(workspace.parts.ledger, typed, ruling, "and nobody can be asked here")
+    click.echo(f"takeback: {printable(ruling.why)}", err=True)
+    if not click.confirm(f"{printable(typed.name)}: Run it?", default=False, err=True):
+        refuse_by_rule(workspace.parts.ledger, typed, ruling, "and the answer was no")
+
+
+def _was_asked(workspace: Workspace, typed: Typed) -> bool:
+    """Whether it runs inside of an agent's call with this very effect, which the gate has asked about."""
+    outer = workspace.history.actions.get(workspace.inside_action())
+    if outer is None or not workspace.history.runs[outer.stream].began.detached:
+        return False
+    return getattr(outer.began, "effect", None) is typed.found.effect
 
 
 def _with(survey: Survey, roots: Sequence[str]) -> Survey:
@@ -130,13 +177,13 @@ def _with(survey: Survey, roots: Sequence[str]) -> Survey:
 
 def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -> list[str]:
     """What the command would write although others have it locked: refused, or said."""
-    found = workspace.locks.before(written(judged), parent=parent)
+    found = workspace.parts.locks.before(written(judged), parent=parent)
     if not found:
         return []
-    if workspace.locks.refuses:
+    if workspace.parts.locks.refuses:
         raise RefusedError(
             f"{called} was refused: {guard.told(found)}. It was not started",
-            hint=workspace.locks.how(found),
+            hint=workspace.parts.locks.how(found),
         )
     return [f"takeback: {guard.told(found)}"]
 
@@ -151,12 +198,12 @@ def _supervise(
     undo: bool,
     parts: CommandParts | None,
 ) -> int:
-    tracker = workspace.tracker
+    tracker = workspace.parts.tracker
     child = run_child(
         words,
         token=tracker.token(id),
         show_life=parts.show_life if parts else lambda: tracker.life.show(id),
-        more=workspace.environment_of(id),
+        more=workspace.parts.environment_of(id),
         tick=parts.tick if parts else lambda: None,
     )
     try:
@@ -185,7 +232,7 @@ def _record(
     parts: CommandParts | None,
 ) -> None:
     """Write down what the command did, say it, and take it back if that was asked for."""
-    tracker = workspace.tracker
+    tracker = workspace.parts.tracker
     outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
     if parts:
         action = parts.end(outcome, exit_code=child.code, why=child.why, left=_left(child))

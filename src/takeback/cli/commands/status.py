@@ -63,7 +63,7 @@ def command(session: CommandContext) -> None:
         tampered = hook_tampering.warnings(workspace)
         workspace.notices += tampered
         elsewhere, gone = _elsewhere(workspace), workspace.lost
-        held, notice = _holding(lambda: workspace.held)
+        held, notice = _holding(lambda: workspace.parts.trusted.held)
         workspace.notices += [notice] if notice else []
     if session.json:
         data = _data(history, waiting)

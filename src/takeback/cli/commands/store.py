@@ -36,7 +36,7 @@ def show(session: CommandContext) -> None:
         head = workspace.journal.head()
         notice = workspace.journal.moving.notice()
         intents = sum(workspace.outbox.counts().values())
-        content = workspace.store.stats()
+        content = workspace.parts.store.stats()
         seats = workspace.journal.seats
         seat, here = (seats.now(), seats.place) if seats else (None, None)
     is_here = bool(seat and here and seat.place.id == here.id)

@@ -97,13 +97,13 @@ def summary_lines(
     if any(history.actions[id].is_unknown for id in actions):
         lines.append("  unknown            whether it did anything elsewhere")
     lines += _on_the_outside(action.began)
-    trespasses = workspace.locks.after(action)
+    trespasses = workspace.parts.locks.after(action)
     lines += [f"  changed under another's lock: {one}" for one in trespasses[:MISSED_SHOWN]]
     marks = [mark for name, mark in workspace.history.marks.items() if name != OUTSIDE]
     stated = (text for mark in marks for text in mark.stated)
     missed = [f"  not recorded: {shortened(text, 160)}" for text in stated if NOT_CAPTURED in text]
     lines += missed[:MISSED_SHOWN]
-    if living := workspace.tracker.living(action.id):
+    if living := workspace.parts.tracker.living(action.id):
         numbers = ", ".join(map(str, living))
         lines.append(f"  still running: process {numbers}; end it before you take anything back")
     return lines
@@ -140,9 +140,9 @@ def summary_data(
         "why": child.why,
         "at": iso(action.began_us),
         "changes": len({change.target for change in made(workspace.history, action)}),
-        "locked_by_others": [str(one) for one in workspace.locks.after(action)],
+        "locked_by_others": [str(one) for one in workspace.parts.locks.after(action)],
         "parts": _parts(workspace.history, inside(workspace.history, [action.id])),
-        "background": workspace.tracker.living(action.id),
+        "background": workspace.parts.tracker.living(action.id),
         "undo": report.data() if report else None,
     }
     return msgspec.json.encode(body).decode()

@@ -7,17 +7,17 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from takeback.core import events as e
 from takeback.core.entities import RecordedAction
-from takeback.core.policy import FORESEEN, Foreseen, Use, fits, worsened
+from takeback.core.policy import FORESEEN, Decision, Foreseen, Use, fits, worsened
 from takeback.core.redact import redact
-from takeback.core.rules import Local, Rules, Ruling
+from takeback.core.rules import Local, Rules
 from takeback.engine.ledger import Ledger
-from takeback.errors import RefusedError
+from takeback.errors import RefusedByRule, RefusedError
 from takeback.ports.foresight import Reached, Survey, Surveyor
 
 if TYPE_CHECKING:
@@ -288,29 +288,45 @@ def leaves_something(action: RecordedAction) -> bool:
     return action.as_tool.effect is e.Effect.IRREVERSIBLE and not action.as_tool.call_key
 
 
-def refuse_on_autopilot(
-    ledger: Ledger, name: str, actor: str, parent: str, found: Foreseen, unknown: Ruling | None
-) -> None:
-    """Refuse a command that cannot be taken back, with a record of it. On autopilot nobody can be asked.
+class Typed(msgspec.Struct, frozen=True):
+    """A command that is about to be started by `takeback run`."""
 
-    `unknown` is what the rules say of commands whose effect is unknown, if anything.
-    """
-    if found.effect is e.Effect.IRREVERSIBLE:
-        said = f"{found.why}, and that cannot be taken back"
-        rule, hint = "autopilot", "run it without --autopilot"
-    elif found.effect is e.Effect.UNKNOWN and unknown in (Ruling.ASK, Ruling.DENY):
-        said = f"its effect is unknown ({found.why})"
-        rule, hint = "effects.unknown", "run it without --autopilot"
-    else:
-        return
-    parent = parent if parent in ledger.refresh().actions else ""
-    refused = e.ActionRefused(name, found.effect, found.why, rule)
-    (began,) = ledger.append([e.RunBegan(name, actor=actor, parent=parent, autopilot=True)])
-    ledger.append([refused, e.RunEnded(e.Outcome.STOPPED, "its command was refused")], began.id)
-    raise RefusedError(
-        f"{name} was refused: {said}. It was not started",
-        hint=f"the rule is {rule}: {hint}",
+    name: str
+    actor: str
+    parent: str
+    found: Foreseen
+    autopilot: bool = False
+
+
+def refuse_on_autopilot(ledger: Ledger, typed: Typed) -> None:
+    """Refuse a command that cannot be taken back, with a record of it. On autopilot nobody can be asked."""
+    if typed.found.effect is e.Effect.IRREVERSIBLE:
+        _note_refused(ledger, typed, typed.found.why, "autopilot")
+        raise RefusedError(
+            f"{typed.name} was refused: {typed.found.why}, and that cannot be taken back. It was not started",
+            hint="the rule is autopilot",
+            how="run it without --autopilot",
+        )
+
+
+def refuse_by_rule(ledger: Ledger, typed: Typed, ruling: Decision, because: str = "") -> NoReturn:
+    """Refuse a command because a rule says so, with a record of it; `because` says why nobody was asked."""
+    why = ", ".join(filter(None, (ruling.why, because)))
+    _note_refused(ledger, typed, why, ruling.rule)
+    refused = RefusedError if typed.autopilot else RefusedByRule
+    raise refused(
+        f"{typed.name} was refused: {why}. It was not started",
+        hint=f"the rule is {ruling.rule}",
+        how=ruling.how,
     )
+
+
+def _note_refused(ledger: Ledger, typed: Typed, why: str, rule: str) -> None:
+    parent = typed.parent if typed.parent in ledger.refresh().actions else ""
+    refused = e.ActionRefused(typed.name, typed.found.effect, why, rule)
+    began = e.RunBegan(typed.name, actor=typed.actor, parent=parent, autopilot=typed.autopilot)
+    (record,) = ledger.append([began])
+    ledger.append([refused, e.RunEnded(e.Outcome.STOPPED, "its command was refused")], record.id)
 
 
 def script_text(path: str) -> str | None:

@@ -23,9 +23,9 @@ from takeback.core.values import shortened
 from takeback.engine.gate.rules import Judging
 from takeback.engine.gate.wanted import Wanted
 from takeback.engine.ledger import Ledger
-from takeback.engine.runs.values import Lock
 from takeback.errors import RefusedError, UsageError
 from takeback.ports.clock import Clock
+from takeback.ports.lock import Lock
 
 POLL_S = 0.1
 _log = logging.getLogger("takeback")
@@ -81,7 +81,7 @@ class Gate:
             return Decision(Ruling.DENY, "autopilot", "it cannot be taken back", "run it without autopilot")
         if found.do is Ruling.ASK:
             why = f"{found.why}, and on autopilot nobody can be asked"
-            return Decision(Ruling.DENY, found.rule, why, found.how)
+            return Decision(Ruling.DENY, found.rule, why, found.how, found.hint)
         return found
 
     def pass_through(self, run: str, wanted: Wanted) -> list[e.Event]:
@@ -106,10 +106,11 @@ class Gate:
     def refuse(self, run: str, wanted: Wanted, decision: Decision) -> NoReturn:
         """Record that an action was refused, and raise it."""
         self.note(run, wanted, decision)
-        rule, how = decision.rule, f": {decision.how}" if decision.how else ""
+        rule = f"the rule is {decision.rule}" if decision.rule else ""
         raise RefusedError(
             f"{wanted.name} was refused: {decision.why}. It was not started",
-            hint=f"the rule is {rule}{how}" if rule else "",
+            hint=": ".join(filter(None, (rule, decision.hint))),
+            how=decision.how,
         )
 
     def note(self, run: str, wanted: Wanted, decision: Decision) -> None:

@@ -49,7 +49,7 @@ class RunLock:
         run.at_work.refuse_closed()
         leases = run.parts.leases
         holder = Holder(
-            run.id, run.options.actor, processes.this_process(), thread=str(threading.get_ident())
+            run.id, run.options.began.actor, processes.this_process(), thread=str(threading.get_ident())
         )
         family = family_of(run.ledger.refresh(), run.id)
         self._lease = leases.take(self.name, holder, family=family, ttl_s=self._ttl_s, wait_s=self._wait_s)

@@ -134,8 +134,7 @@ class Denied(msgspec.Struct, frozen=True):
     """How whoever owns the rules could allow it. For a human, never for a model."""
 
     def __str__(self) -> str:
-        allow = f" To allow it: {self.how}." if self.how else ""
-        return f"{self.name} was refused: {self.reason} (rule {self.rule}).{allow}"
+        return f"{self.name} was refused: {self.reason} (rule {self.rule})."
 
 
 class Ask:

@@ -90,10 +90,10 @@ class Database(AlsoAsync[Any]):
     def _be_careful(self, step: str) -> None:
         """Say what an unguarded database means, before anything is written; or raise where it must not be."""
         run = self._run
-        if run.options.autopilot:
+        if run.options.began.autopilot:
             why = f"{self._unguarded}, so what is committed there cannot be taken back"
-            how = "guard it with `takeback guard ADDRESS`, or run it without autopilot"
-            decision = Decision(Ruling.DENY, "autopilot", why, how)
+            hint = "guard it with `takeback guard ADDRESS`"
+            decision = Decision(Ruling.DENY, "autopilot", why, "run it without autopilot", hint)
             wanted = Wanted(f"database {self._name}", e.Effect.TRANSACTIONAL)
             run.parts.gate.refuse(run.id, wanted, decision)
         history = run.ledger.history
@@ -161,8 +161,8 @@ class Database(AlsoAsync[Any]):
         began = e.ActionBegan(
             f"{what} {self._name}",
             e.Effect.TRANSACTIONAL,
-            actor=run.options.actor,
-            session=run.options.session,
+            actor=run.options.began.actor,
+            session=run.options.began.session,
             step=self._step,
             parent=self._parent,
         )

@@ -74,7 +74,7 @@ class Run(Actions, AlsoAsync["Run"]):
         while not self._begin():
             if time.monotonic() > deadline:
                 raise RunBusy(
-                    f"the run with the key {self.options.key!r} goes on in another process; nothing was begun",
+                    f"the run with the key {self.options.began.key!r} goes on in another process; nothing was begun",
                     hint="wait for it, or use another key",
                 )
             time.sleep(POLL_S)
@@ -147,7 +147,7 @@ class Run(Actions, AlsoAsync["Run"]):
 
     def _earlier(self) -> Recorded | None:
         history = self._ledger.history
-        found = history.keyed_runs.get(self.options.key, ()) if self.options.key else ()
+        found = history.keyed_runs.get(self.options.began.key, ()) if self.options.began.key else ()
         return history.runs[found[-1]] if found else None
 
     def _replay(self, earlier: Recorded) -> None:
@@ -161,8 +161,7 @@ class Run(Actions, AlsoAsync["Run"]):
         self._replica = dict(self._ledger.history.memory[self.id])
 
     def _start(self, generation: int) -> None:
-        o = self.options
-        began = o.began(generation=generation)
+        began = msgspec.structs.replace(self.options.began, generation=generation)
         with self._parts.file.begun(generation):
             self._context.body = self._tracker.begin(self._as_body(), before=[began])
         self._context.id = self._ledger.history.actions[self._context.body].stream
@@ -176,7 +175,7 @@ class Run(Actions, AlsoAsync["Run"]):
             for step in earlier.steps.values()
             if step.life is Life.OPEN
         ]
-        before: list[e.Event] = [e.RunResumed(self.options.actor), *stopped]
+        before: list[e.Event] = [e.RunResumed(self.options.began.actor), *stopped]
         body = self._as_body()
         with self._parts.file.begun(earlier.began.generation):
             self._context.body = self._tracker.begin(body, stream=self.id, before=before)
@@ -185,7 +184,8 @@ class Run(Actions, AlsoAsync["Run"]):
 
     def _as_body(self) -> e.ActionBegan:
         """What the run does outside of its steps. It is open all the time, and so is what it keeps in view."""
-        return msgspec.structs.replace(self._context.as_action(self.options.name), outside=self.options.roots)
+        body = self._context.as_action(self.options.began.name)
+        return msgspec.structs.replace(body, outside=self.options.roots)
 
     def _fail(self, error: BaseException) -> None:
         """End badly: hand over, or take everything back."""
@@ -313,7 +313,7 @@ class Run(Actions, AlsoAsync["Run"]):
     def checkpoint(self, message: str = "") -> Checkpoint:
         """Take a checkpoint, to come back to with `rollback(to=...)`."""
         self._context.at_work.refuse_forked()
-        id = self._tracker.save(message, self.options.actor)
+        id = self._tracker.save(message, self.options.began.actor)
         return self._ledger.history.checkpoints[id]
 
     def rollback(self, to: Any, *, preview: bool = False, on_conflict: str = "") -> RollbackReport:

@@ -73,14 +73,14 @@ class RunContext:
 
     def as_action(self, name: str, parent: str = "") -> e.ActionBegan:
         """Return the body of the run, or of a step, as the action that it is."""
-        o = self.options
+        began = self.options.began
         return e.ActionBegan(
             name,
             e.Effect.RESTORABLE,
-            actor=o.actor,
-            session=o.session,
-            parent=parent or o.parent,
-            ref=o.ref,
+            actor=began.actor,
+            session=began.session,
+            parent=parent or began.parent,
+            ref=began.ref,
             process=processes.this_process(),
         )
 

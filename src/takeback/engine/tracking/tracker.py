@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -25,6 +24,7 @@ from takeback.engine.ledger import Ledger
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.errors import UsageError
 from takeback.ports.foresight import Survey
+from takeback.ports.lock import Lock
 from takeback.ports.resource import Attributed, Named, Observed, Resource
 from takeback.storage.state.registry import state_name
 from takeback.system import crash_points, processes
@@ -33,10 +33,6 @@ BEGAN = crash_points.crash_point("action-began")
 ENDING = crash_points.crash_point("action-ending")
 ENDED = crash_points.crash_point("action-ended")
 SAVED = crash_points.crash_point("checkpoint-taken")
-
-
-class Lock(Protocol):
-    def held(self) -> AbstractContextManager[None]: ...
 
 
 class Tracker:

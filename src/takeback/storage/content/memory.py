@@ -8,8 +8,10 @@ from collections.abc import Set as AbstractSet
 from blake3 import blake3
 
 from takeback.errors import CorruptionError
+from takeback.ports.content import Stats, Swept
 from takeback.ports.journal import Finding
-from takeback.storage.content.names import Stats, Swept, lost, text_name
+from takeback.ports.progress import Progress, silent
+from takeback.storage.content.names import lost, text_name
 
 
 class MemoryBlobs:
@@ -64,6 +66,7 @@ class MemoryBlobs:
         *,
         thorough: bool = False,  # noqa: ARG002  there is nothing that would not pay
         copy_bytes_max: int | None = None,  # noqa: ARG002  and nothing to copy
+        progress: Progress = silent,  # noqa: ARG002  nor to wait for
     ) -> Swept:
         dead = self._blobs.keys() - live
         freed = sum(len(self._blobs.pop(digest)) for digest in dead)

@@ -17,13 +17,6 @@ _LISTED = b"\x01"
 NO_FILE: FileId = (0, 0, 0, 0, 0)
 
 
-class _Hasher:
-    """A sink that keeps nothing."""
-
-    def put(self, data: bytes | memoryview) -> bytes:
-        return blake3(data).digest()
-
-
 class StoredContents:
     """The `Contents` port over a pack store. A name is a digest, with one byte more where it names a list."""
 
@@ -31,10 +24,10 @@ class StoredContents:
         self._store = store
 
     def put(self, fd: int, size: int) -> bytes:
-        return name_of(file_content.put_file(self._store, fd, size))
+        return name_of(file_content.put_file(self._store.put, fd, size))
 
     def name(self, fd: int, size: int) -> bytes:
-        return name_of(file_content.put_file(_Hasher(), fd, size))
+        return name_of(file_content.put_file(lambda data: blake3(data).digest(), fd, size))
 
     def put_many(
         self, files: Iterable[tuple[bytes, int]], root_fd: int
@@ -51,17 +44,17 @@ class StoredContents:
                 yield found.path, b"", NO_FILE
 
     def put_bytes(self, data: bytes) -> bytes:
-        return name_of(file_content.put_bytes(self._store, data))
+        return name_of(file_content.put_bytes(self._store.put, data))
 
     def write(self, name: bytes, size: int, fd: int, *, sparse: bool) -> None:
-        file_content.write_file(self._store, content_of(name, size), fd, sparse=sparse)
+        file_content.write_file(self._store.get, content_of(name, size), fd, sparse=sparse)
 
     def read(self, name: bytes, size: int) -> bytes:
-        return b"".join(file_content.read(self._store, content_of(name, size)))
+        return b"".join(file_content.read(self._store.get, content_of(name, size)))
 
     def blobs(self, name: bytes, size: int) -> Iterator[bytes]:
         found: set[bytes] = set()
-        file_content.add_names(self._store, content_of(name, size), found)
+        file_content.add_names(self._store.get, content_of(name, size), found)
         return iter(found)
 
 

@@ -29,7 +29,7 @@ from takeback.ports.journal import Finding, Head
 from takeback.storage.journal.batch import cut
 from takeback.system import durable
 from takeback.system.crash_points import crash_point, reach
-from takeback.system.private_files import FILE_MODE, unusable
+from takeback.system.private_files import unusable
 
 Line = tuple[int, str]
 """A sequence number and the digest of its record."""
@@ -64,17 +64,10 @@ class Anchor:
     def start(self, *, lost: int) -> None:
         """Make the file. `lost` is how many records there are already, that no anchor knows any more."""
         self.close()
-        new = self.path.with_name(f"{self.path.name}.new")
-        fd = os.open(new, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        try:
+        # Whole or not at all: an anchor that came to be without its first line would look merely behind.
+        with durable.replacing(self.path, temporary=self.path.with_name(f"{self.path.name}.new")) as fd:
             if lost:
                 durable.write_all(fd, b"lost %d\n" % lost)
-            durable.fsync(fd)
-        finally:
-            os.close(fd)
-        # Whole or not at all: an anchor that came to be without its first line would look merely behind.
-        os.replace(new, self.path)
-        durable.sync_folder(self.path.parent)
 
     def write(self, lines: Iterable[Line]) -> None:
         """Add lines, in one write."""

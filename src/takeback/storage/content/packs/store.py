@@ -12,10 +12,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 from blake3 import blake3
 
 from takeback.errors import BackendError, CorruptionError
-from takeback.ports.content import Shelf
+from takeback.ports.content import Shelf, Stats, Swept
 from takeback.ports.journal import Finding
 from takeback.ports.progress import Progress, silent
-from takeback.storage.content.names import Stats, Swept, lost, not_read, not_written, text_name
+from takeback.storage.content.names import lost, not_read, not_written, text_name
 from takeback.storage.content.packs import sweep as packs_sweep
 from takeback.storage.content.packs import verify
 from takeback.storage.content.packs.appender import LOG_ROWS_MAX, PACK_BYTES_MAX, Appender

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
 
+from takeback.core import ids
 from takeback.core.events import Event
 from takeback.core.record import Record
 from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
 from takeback.storage.journal.batch import NOTHING, Batch, JournalRow, cut, missing, record_of, refuse_lost
-from takeback.storage.journal.memory.leases import InMemoryLeases
-from takeback.storage.journal.memory.outbox import InMemoryOutbox
+from takeback.storage.journal.leases import StoredLeases
+from takeback.storage.journal.memory.lease_table import InMemoryLeaseTable
+from takeback.storage.journal.memory.outbox_table import InMemoryOutboxTable
 from takeback.storage.journal.memory.relocation import InMemoryMoving
+from takeback.storage.journal.outbox import StoredOutbox
+from takeback.storage.journal.stored_journal import StoredJournal
 from takeback.storage.journal.verify import audit
 from takeback.system.clock import SystemClock
 
+T = TypeVar("T")
 
-class InMemoryJournal:
+
+class InMemoryJournal(StoredJournal[None]):
     """The whole contract but durability. `rows` and `anchored` are open to tests that tamper with them."""
 
     seats = None
@@ -28,8 +35,10 @@ class InMemoryJournal:
         self._clock = clock or SystemClock()
         self.lock = threading.RLock()
         self.moving = InMemoryMoving(self)
-        self.leases = InMemoryLeases(self._clock.now_us, self.lock, refuse=self.moving.refuse)
-        self.outbox = InMemoryOutbox(self, self._clock.now_us, self.lock)
+        self.lease_table = InMemoryLeaseTable(self.moving.refuse)
+        self.leases = StoredLeases(self, self.lease_table, self._clock.now_us)
+        self.outbox_table = InMemoryOutboxTable(self._clock.now_us, self.moving.refuse)
+        self.outbox = StoredOutbox(self, self.outbox_table)
 
     def append(
         self,
@@ -46,7 +55,7 @@ class InMemoryJournal:
             if earlier := self.find(key):
                 return batch.answer(earlier)
             self.moving.refuse()
-            refuse_lost(fences, self.leases.held(fences))
+            refuse_lost(fences, self.lease_table.held(None, fences))
             last, anchored = self.head().count, max(self.anchored, default=0)
             if anchored > last:
                 raise cut(last, anchored)
@@ -55,8 +64,25 @@ class InMemoryJournal:
             rows, records = batch.seal(seq=seq, head=head, at_us=self._clock.now_us())
             self.rows += [JournalRow(*row) for row in rows]
             self.anchored |= {record.seq: record.digest for record in records}
-            self.outbox.project(records)
+            self.outbox_table.project(None, records)
             return records
+
+    def ask(self, work: Callable[[None], T]) -> T:
+        with self.lock:
+            return work(None)
+
+    change = ask
+
+    def decide(
+        self,
+        work: Callable[[None], Sequence[Event]],
+        *,
+        durable: bool = True,  # noqa: ARG002  nothing here survives its process
+        seated: bool = False,  # noqa: ARG002  and it sits nowhere else
+    ) -> None:
+        with self.lock:
+            if events := work(None):
+                self.append(events, stream=ids.WORKSPACE)
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
         with self.lock:

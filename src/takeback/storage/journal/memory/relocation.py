@@ -52,14 +52,14 @@ class InMemoryMoving:
             fresh, records = next_of(rows, len(present), lambda seq: present[seq - 1], journal.head)
             journal.rows += [JournalRow(*row) for row in fresh]
             journal.anchored |= {record.seq: record.digest for record in records}
-            journal.outbox.project(records)
-            journal.outbox.adopt(queue)
-            journal.leases.skip(fence)
+            journal.outbox_table.project(None, records)
+            journal.outbox_table.adopt(queue)
+            journal.lease_table.skip(fence)
 
     def queue(self, *, after: int = 0, limit: int = 1000) -> Sequence[QueueRow]:
         with self._journal.lock:
-            behind = (row for row in self._journal.outbox.known() if row.id > after)
+            behind = (row for row in self._journal.outbox_table.known() if row.id > after)
             return list(itertools.islice(behind, limit))
 
     def fence(self) -> int:
-        return self._journal.leases.last
+        return self._journal.lease_table.last

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from takeback.core.events import Event
 from takeback.core.ids import WORKSPACE
@@ -38,7 +38,9 @@ from takeback.storage.journal.group_commit import (
     seal,
     streams_of,
 )
-from takeback.storage.journal.postgres import leases, outbox_table, statements, undurable
+from takeback.storage.journal.leases import StoredLeases
+from takeback.storage.journal.outbox import StoredOutbox
+from takeback.storage.journal.postgres import outbox_table, statements, undurable
 from takeback.storage.journal.postgres.connection import BUSY_S, Address
 from takeback.storage.journal.postgres.errors import (
     IN_DOUBT,
@@ -47,11 +49,13 @@ from takeback.storage.journal.postgres.errors import (
     is_known_key,
     is_lost,
 )
+from takeback.storage.journal.postgres.lease_table import PostgresLeaseTable
 from takeback.storage.journal.postgres.notify import Bell
-from takeback.storage.journal.postgres.outbox import PostgresOutbox
+from takeback.storage.journal.postgres.outbox_table import PostgresOutboxTable
 from takeback.storage.journal.postgres.relocation import PostgresMoving
 from takeback.storage.journal.postgres.seats import SEAT_S, PostgresSeats
 from takeback.storage.journal.postgres.session import Backoff, PostgresSession
+from takeback.storage.journal.stored_journal import StoredJournal
 from takeback.storage.journal.verify import audit
 from takeback.system.clock import SystemClock
 from takeback.system.crash_points import crash_point, reach
@@ -60,6 +64,8 @@ if TYPE_CHECKING:
     import psycopg
 
     Db = psycopg.Connection[tuple[Any, ...]]
+
+T = TypeVar("T")
 
 PATIENCE_S = 15.0
 """How long a server that went away is waited for."""
@@ -75,7 +81,7 @@ COMMITTED = crash_point("journal-committed")
 ANCHORED = crash_point("journal-anchored")
 
 
-class PostgresJournal:
+class PostgresJournal(StoredJournal["Db"]):
     """The journal of the workspace of this name, in the database at `dsn`; `anchor` is a file on this machine."""
 
     def __init__(
@@ -104,11 +110,12 @@ class PostgresJournal:
         self._bell = Bell(self.address, workspace)
         self._waiting = threading.Lock()
         self._session = PostgresSession(self.address, workspace, patience_s, self._renewed, self._forked)
-        self.outbox = PostgresOutbox(self._session, self.decide)
-        self.leases = leases.PostgresLeases(self._session, self.decide, self._clock.now_us)
-        at = self._session, self.decide, self._clock.now_us
+        self.outbox = StoredOutbox(self, PostgresOutboxTable(self._session))
+        self._lease_table = PostgresLeaseTable(self._session)
+        self.leases = StoredLeases(self, self._lease_table, self._clock.now_us)
+        at = self._session, self.decide, self._lease_table, self._clock.now_us
         self.seats = PostgresSeats(*at, place, ttl_s=seat_s, may_sit=may_sit) if place else None
-        self.moving = PostgresMoving(self._session, self.leases.listed, self.anchor)
+        self.moving = PostgresMoving(self._session, self._lease_table.leases, self.anchor)
         self._session.open()
 
     # Appending
@@ -191,11 +198,20 @@ class PostgresJournal:
         self._finish(sealed)
         return True
 
-    def decide(self, work: Callable[[Db], Sequence[Event]], *, seated: bool = False) -> None:
-        """For the outbox: look and write inside of a transaction, and append what is to be said to the workspace.
+    def ask(self, work: Callable[[Db], T]) -> T:
+        return self._session.ask(work)
 
-        Where the connection is lost and it is not known to be done, it is done again.
-        """
+    def change(self, work: Callable[[Db], T]) -> T:
+        # Without the end of the journal, which others may be holding; and durable, as every statement is.
+        return self._session.ask(work)
+
+    def decide(
+        self,
+        work: Callable[[Db], Sequence[Event]],
+        *,
+        durable: bool = True,  # noqa: ARG002  a server that forgot a claim would give it to another
+        seated: bool = False,
+    ) -> None:
         said: list[PendingAppend] = []
 
         def group(db: Db) -> Sequence[PendingAppend]:
@@ -242,7 +258,7 @@ class PostgresJournal:
             if not streams <= ends.keys():
                 ends = {**ends, **statements.ends(db, self._id, streams)}
             fences = fences_of(group)
-            held = leases.held(db, self._id, fences) if fences else ()
+            held = self._lease_table.held(db, fences) if fences else ()
             sealed = seal(group, JournalHeads(head, ends), earlier, self._clock.now_us(), held)
             reach(INSIDE)
             if sealed.rows:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 
@@ -34,15 +35,20 @@ from takeback.storage.journal.group_commit import (
     seal,
     streams_of,
 )
-from takeback.storage.journal.sqlite import leases as sqlite_leases
-from takeback.storage.journal.sqlite import outbox_table, statements
+from takeback.storage.journal.leases import StoredLeases
+from takeback.storage.journal.outbox import StoredOutbox
+from takeback.storage.journal.sqlite import statements
 from takeback.storage.journal.sqlite.errors import explain
-from takeback.storage.journal.sqlite.outbox import SqliteOutbox
+from takeback.storage.journal.sqlite.lease_table import SqliteLeaseTable
+from takeback.storage.journal.sqlite.outbox_table import SqliteOutboxTable
 from takeback.storage.journal.sqlite.relocation import SqliteMoving, refuse_shut
 from takeback.storage.journal.sqlite.session import SqliteSession
+from takeback.storage.journal.stored_journal import StoredJournal
 from takeback.storage.journal.verify import StoredOrTorn, audit
 from takeback.system.clock import SystemClock
 from takeback.system.crash_points import crash_point, reach
+
+T = TypeVar("T")
 
 BUSY_S = 10.0
 GROUP_MAX = 256
@@ -54,7 +60,7 @@ COMMITTED = crash_point("journal-committed")
 ANCHORED = crash_point("journal-anchored")
 
 
-class SqliteJournal:
+class SqliteJournal(StoredJournal[apsw.Connection]):
     """A journal in the file `path`; its anchor is the file of that name with the ending `.anchor`.
 
     Its folder must be there; `private.private_folder` makes it as it should be.
@@ -67,6 +73,8 @@ class SqliteJournal:
         self._anchoring = Anchoring(path.with_suffix(".anchor"), "the state folder", fresh=True)
         self.anchor = self._anchoring.file
         self._clock = clock or SystemClock()
+        self.lease_table = SqliteLeaseTable()
+        self.outbox_table = SqliteOutboxTable(self._clock.now_us)
         self._line = Line()
         self._view = JournalHeads(NOTHING, {})
         self._doubt: Sealed | None = None
@@ -115,20 +123,38 @@ class SqliteJournal:
                 else:
                     self._carry([waiting])
 
+    def ask(self, work: Callable[[apsw.Connection], T]) -> T:
+        with self._session.lock, self._session as db:
+            return work(db)
+
+    def change(self, work: Callable[[apsw.Connection], T]) -> T:
+        done: list[T] = []
+
+        def write(db: apsw.Connection) -> list[Event]:
+            done.append(work(db))
+            return []
+
+        self.decide(write, durable=False)
+        return done[0]
+
     def decide(
-        self, decide: Callable[[apsw.Connection], Sequence[Event]], *, durable: bool = True
-    ) -> tuple[Record, ...]:
-        """For the outbox: look and write inside of a transaction, and append what is to be said to the workspace."""
+        self,
+        work: Callable[[apsw.Connection], Sequence[Event]],
+        *,
+        durable: bool = True,
+        seated: bool = False,  # noqa: ARG002  it is with its folder
+    ) -> None:
         said: list[PendingAppend] = []
 
         def group(db: apsw.Connection) -> Sequence[PendingAppend]:
-            if events := decide(db):
+            if events := work(db):
                 said.append(PendingAppend(Batch(tuple(events), ids.WORKSPACE, None, ""), durable=durable))
             return said
 
         with self._session.lock, self._session:
             self._hold(group, durable=durable)
-        return said[0].answer() if said else ()
+        for waiting in said:
+            waiting.answer()
 
     def _hold(
         self, made: Callable[[apsw.Connection], Sequence[PendingAppend]], *, durable: bool = False
@@ -153,7 +179,7 @@ class SqliteJournal:
             sealed = self._seal(db, head, made(db))
             if sealed.rows:
                 statements.insert(db, sealed.rows)
-                outbox_table.project(db, sealed.records)
+                self.outbox_table.project(db, sealed.records)
             reach(INSIDE)
             self._doubt = sealed
             db.execute("COMMIT")
@@ -173,7 +199,7 @@ class SqliteJournal:
         known = self._view.ends if self._view.head == head else {}
         ends = {stream: statements.head(db, stream) for stream in streams_of(group) - known.keys()}
         fences = fences_of(group)
-        held = sqlite_leases.held(db, fences) if fences else ()
+        held = self.lease_table.held(db, fences) if fences else ()
         return seal(group, JournalHeads(head, {**known, **ends}), earlier, self._clock.now_us(), held)
 
     def _settle(self, db: apsw.Connection) -> None:
@@ -212,12 +238,12 @@ class SqliteJournal:
         return self._session
 
     @cached_property
-    def outbox(self) -> SqliteOutbox:
-        return SqliteOutbox(self, self._clock.now_us)
+    def outbox(self) -> StoredOutbox[apsw.Connection]:
+        return StoredOutbox(self, self.outbox_table)
 
     @cached_property
-    def leases(self) -> sqlite_leases.SqliteLeases:
-        return sqlite_leases.SqliteLeases(self, self._clock.now_us)
+    def leases(self) -> StoredLeases[apsw.Connection]:
+        return StoredLeases(self, self.lease_table, self._clock.now_us)
 
     @cached_property
     def moving(self) -> SqliteMoving:

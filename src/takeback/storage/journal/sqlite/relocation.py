@@ -23,7 +23,7 @@ from takeback.storage.journal.relocation import (
     refuse_open,
     refuse_shutting,
 )
-from takeback.storage.journal.sqlite import outbox_table, statements
+from takeback.storage.journal.sqlite import statements
 from takeback.storage.journal.sqlite.errors import SHUT
 from takeback.system.crash_points import reach
 
@@ -56,7 +56,7 @@ class SqliteMoving:
         def work(db: apsw.Connection) -> list[Event]:
             refuse_shutting(at, statements.head(db, None).count)
             if not _notice(db):
-                refuse_at_work(cast("int", db.execute(_CLAIMED).get), self._journal.leases.listed(db))
+                refuse_at_work(cast("int", db.execute(_CLAIMED).get), self._journal.lease_table.leases(db))
             _unlock(db)
             db.execute("CREATE TABLE shut (notice TEXT NOT NULL, adopting INTEGER NOT NULL DEFAULT 0)")
             db.execute("INSERT INTO shut (notice) VALUES (?)", (notice,))
@@ -101,7 +101,7 @@ class SqliteMoving:
             )
             db.execute("UPDATE shut SET adopting = 1")
             statements.insert(db, fresh)
-            outbox_table.project(db, records)
+            self._journal.outbox_table.project(db, records)
             db.executemany(
                 "UPDATE outbox SET fence = ?, result = ? WHERE id = ?",
                 [(row.fence, row.result, row.id) for row in queue],
