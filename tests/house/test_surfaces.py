@@ -42,7 +42,6 @@ TODAY = {
     "cli.commands.status": "engine storage system",
     "cli.commands.store": "storage system",
     "cli.commands.uninstall": "storage",
-    "cli.commands.workflow": "storage",
     "cli.completion": "engine",
     "cli.consent": "storage",
     "cli.context": "storage",

@@ -91,6 +91,11 @@ class RecordedAction(msgspec.Struct):
         return self.as_tool.effect is e.Effect.UNKNOWN
 
     @property
+    def leaves_something(self) -> bool:
+        """Whether it did more than what can be taken back. A call says so itself, as an item of the report."""
+        return self.as_tool.effect is e.Effect.IRREVERSIBLE and not self.as_tool.call_key
+
+    @property
     def seq(self) -> int:
         return ids.seq_of(self.id)
 

@@ -47,7 +47,7 @@ from takeback.resources.postgres.transactions import Servers
 from takeback.resources.sqlite.discovery import KnownDatabases
 from takeback.resources.sqlite.resource import Sqlite
 from takeback.resources.sqlite.transactions import SqliteDatabases
-from takeback.settings import environment, toml
+from takeback.settings import agent_files, environment, toml
 from takeback.storage.content.packs import PackStore
 from takeback.storage.content.stored_contents import StoredContents
 from takeback.storage.state import location
@@ -62,7 +62,7 @@ from takeback.workspace.store import content
 from takeback.workspace.trusted_settings import TrustedSettings
 
 
-class Parts:
+class WorkspaceParts:
     """The parts that work on one protected directory, its state and its settings.
 
     Each is made when it is first needed: reading the log opens no content store.
@@ -372,7 +372,7 @@ class Parts:
     def foresight(self) -> Foresight:
         """What commands would do here."""
         surveyor = OutsideSurveyor(
-            self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside
+            self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside, _agents_settings
         )
         return Foresight(
             self.root,
@@ -421,3 +421,9 @@ class Parts:
             self.store.close()
         self.ledger.rest()
         self.journal.close()
+
+
+def _agents_settings() -> set[bytes]:
+    """The settings of agents in the user's own folders, as they are called and where they really are."""
+    found = [os.fsencode(path) for path in agent_files.all_of_user()]
+    return {place for path in found for place in (os.path.normpath(path), os.path.realpath(path))}

@@ -48,7 +48,7 @@ from takeback.settings import environment, toml
 from takeback.storage.state.lock import WorkspaceLock
 from takeback.system import processes
 from takeback.workspace.lost_history import FRESH, Lost
-from takeback.workspace.parts import Parts
+from takeback.workspace.parts import WorkspaceParts
 from takeback.workspace.upkeep import Upkeep
 
 
@@ -66,7 +66,7 @@ class Workspace:
     ) -> None:
         self.root = root
         self.state = state
-        self.parts = Parts(root, state, journal, watching=watching, progress=progress)
+        self.parts = WorkspaceParts(root, state, journal, watching=watching, progress=progress)
         self.notices = self.parts.notices
         """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
         self._upkeep = Upkeep(self.parts)

@@ -15,7 +15,7 @@ from takeback.core.history import History
 from takeback.core.policy import Foreseen
 from takeback.core.selection import inside
 from takeback.engine.describe.diff import verb
-from takeback.engine.gate.foresight import leaves_something, why_irreversible
+from takeback.engine.gate.foresight import why_irreversible
 from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.tracking.command import Child
 from takeback.engine.tracking.tracker import is_part
@@ -85,7 +85,7 @@ def summary_lines(
         lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
         if not undoing:
             inner = [history.actions[id] for id in actions]
-            more = any(leaves_something(one) or one.is_unknown for one in inner)
+            more = any(one.leaves_something or one.is_unknown for one in inner)
             every = "take back files" if more else "take it all back"
             whole = action.stream if parts else action.id
             lines.append(f"  {every.ljust(16)}   takeback undo {whole}")

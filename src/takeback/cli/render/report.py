@@ -17,7 +17,6 @@ from takeback.core.events import Did
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
 from takeback.core.selection import inside, outermost
-from takeback.engine.gate.foresight import leaves_something
 from takeback.engine.rollback.report import DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.engine.runs.recorded_calls import in_doubt
 from takeback.errors import ConflictError, RollbackIncomplete
@@ -98,7 +97,7 @@ def print_report(
         session.line(_NOTHING_ELSE if report.unsettled else _NOTHING[report.kind])
         for id in report.unsettled:
             session.line(f"It is unknown whether {_called(history, id)} happened.  {way_to_settle(id)}")
-        _print_unknown(session, history, report)
+        _print_elsewhere(session, history, report)
         return 0
     titles = WOULD_TITLES if report.preview else TITLES
     called = ", ".join(_called(history, id) for id in _concerned(history, report))
@@ -141,6 +140,11 @@ def _print_items(session: CommandContext, history: History, report: RollbackRepo
     for did, lines in _groups(report):
         for head, line in zip([did] + [""] * (len(lines) - 1), lines, strict=True):
             session.line(f"  {paint(head.ljust(10), bold=True)} {line}")
+    _print_elsewhere(session, history, report)
+
+
+def _print_elsewhere(session: CommandContext, history: History, report: RollbackReport) -> None:
+    """What no undo reaches, and what nobody knows of."""
     for name in _staying(history, report):
         session.line(f"  {paint('stays'.ljust(10), bold=True)} what {name} did outside the workspace")
     _print_unknown(session, history, report)
@@ -217,7 +221,7 @@ def _prompt_of(history: History, report: RollbackReport) -> RecordedStep | None:
 
 
 def _staying(history: History, report: RollbackReport) -> list[str]:
-    """Commands among what is taken back that are known to have done more than what can be."""
+    """Commands among what is taken back, or passed over, that are known to have done more than what can be."""
     if report.kind != "undo":
         return []
     ids = [
@@ -225,8 +229,9 @@ def _staying(history: History, report: RollbackReport) -> list[str]:
         for named in report.of
         for id in (history.runs[named].actions if named in history.runs else [named])
     ]
-    actions = [history.actions[id] for id in ids if id in history.actions]
-    return [shortened(action.name, 60) for action in actions if leaves_something(action)]
+    taken = [history.actions[id] for id in ids if id in history.actions]
+    stays = [action.id for action in taken if action.leaves_something]
+    return [shortened(history.actions[id].name, 60) for id in (*stays, *report.beyond)]
 
 
 def _print_stopped(session: CommandContext, error: ConflictError, workspace: Workspace) -> int:

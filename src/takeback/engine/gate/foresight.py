@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from takeback.core import events as e
-from takeback.core.entities import RecordedAction
 from takeback.core.policy import FORESEEN, Decision, Foreseen, Use, fits, worsened
 from takeback.core.redact import redact
 from takeback.core.rules import Local, Rules
@@ -281,11 +280,6 @@ def _why(judged: Judgement, effect: e.Effect) -> str:
         return ""
     where = f" (rule {reason.rule}, {reason.where})" if reason.where else ""
     return (f"{redact(reason.command)} {reason.why}" if reason.command else reason.why) + where
-
-
-def leaves_something(action: RecordedAction) -> bool:
-    """Whether a command did more than what can be taken back. A call says so itself, as an item of the report."""
-    return action.as_tool.effect is e.Effect.IRREVERSIBLE and not action.as_tool.call_key
 
 
 class Typed(msgspec.Struct, frozen=True):

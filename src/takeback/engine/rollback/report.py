@@ -93,6 +93,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     """Later actions that may have changed something where nobody can look now, and that were passed over."""
     unknown: tuple[str, ...] = ()
     """Actions of which nobody knows what they did besides what is listed here: effects elsewhere are not known."""
+    beyond: tuple[str, ...] = ()
+    """Later actions that are known to have done what no undo reaches, of which nothing was found here."""
     unsettled: tuple[str, ...] = ()
     """Actions that an earlier undo has reported as unknown: without an id nothing more is done about them."""
 
@@ -119,8 +121,9 @@ class RollbackReport(msgspec.Struct, frozen=True):
         return text + self._elsewhere()
 
     def _elsewhere(self) -> str:
-        whose = _names(self.unknown)
-        return f" Unknown: whether {whose} did anything elsewhere." if self.unknown else ""
+        stays = f" It stays what {_names(self.beyond)} did elsewhere." if self.beyond else ""
+        unknown = f" Unknown: whether {_names(self.unknown)} did anything elsewhere." if self.unknown else ""
+        return stays + unknown
 
     @property
     def achieved(self) -> list[ReportItem]:

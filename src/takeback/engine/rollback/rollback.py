@@ -16,15 +16,16 @@ import msgspec
 from takeback.core import events as e
 from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.entities import RecordedAction
 from takeback.core.rollback import (
     Do,
     OnConflict,
     Planned,
     RollbackPlan,
     judge,
+    passed_over,
     plan_rollback,
     unknown_among,
-    unknown_passed,
 )
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine.rollback import items as rollback_items
@@ -79,7 +80,7 @@ class Rollbacks:
             history = self.ledger.history
             passed: tuple[str, ...] = ()
             unsettled: tuple[str, ...] = ()
-            elsewhere: tuple[str, ...] = ()
+            over: tuple[RecordedAction, ...] = ()
             if to:
                 chosen = select.after(history, to, wanted)
             elif wanted_ids:
@@ -91,7 +92,7 @@ class Rollbacks:
                 unsettled = tuple(history.unsettled())
                 chosen, passed = rollback_unreachable.last(history, wanted, self._seen)
                 if wanted is any_target:
-                    elsewhere = unknown_passed(history, chosen.actions)
+                    over = passed_over(history, chosen.actions)
             refuse_background(self.tracker, chosen.actions)
             plan = self._plan(chosen, on_conflict, wanted)
             choices = self._choices(plan, chosen, wanted)
@@ -102,8 +103,9 @@ class Rollbacks:
             )
             if not preview:
                 end_taken_back(self.tracker, chosen.actions)
-            report = report.with_unknown(elsewhere)
-            return msgspec.structs.replace(report, passed=passed, unsettled=unsettled)
+            report = report.with_unknown(tuple(action.id for action in over if action.is_unknown))
+            beyond = tuple(action.id for action in over if action.leaves_something)
+            return msgspec.structs.replace(report, passed=passed, beyond=beyond, unsettled=unsettled)
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""
