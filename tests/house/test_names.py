@@ -10,14 +10,12 @@ from pathlib import Path
 from tests.house.source import SourceModule, plant, source
 
 # Class names that exist more than once today. The list may only shrink.
-SHARED_NAMES = {"Desk", "Ruling", "Runs"}
+SHARED_NAMES = {"Desk", "Runs"}
 
 # Protocols outside ports/, each with the reason why it is not there. The list may only shrink.
 PROTOCOLS = {
     "agents.dialects.Dialect": "for its own folder only",
-    "core.policy.KnowsCommands": "the core is below the ports",
     "daemon.server.Desk": "for its own folder only",
-    "engine.gate.gate.Judge": "for its own folder only",
     "engine.locks.keeper.Renewable": "for its own folder only",
     "engine.plans.PlanRun": "plans are run by what is above them",
     "engine.plans.PlanRuns": "plans are run by what is above them",

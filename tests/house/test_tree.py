@@ -37,6 +37,7 @@ CRUMBS = {
     "cli.render.worker": "values in, lines out",
     "daemon.hook_command": "the command line that is written into users' settings",
     "daemon.knock": "its path stands in users' settings, and it may load next to nothing",
+    "engine.locks.run_lock": "the block that holds a lock; a run only hands it out",
     "engine.outbox.check": "verifies the outbox against the journal; nothing else of the outbox looks back",
     "engine.outbox.metrics": "the only module that knows OpenTelemetry",
     "engine.tracking.own_processes": "an implementation of a port, put in by the composition root",

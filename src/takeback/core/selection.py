@@ -69,14 +69,14 @@ def inside(history: History, actions: Iterable[str]) -> list[str]:
     """These actions with all that happened inside of them, in whichever run."""
     chosen = dict.fromkeys(actions)
     for action in history.actions.values():  # what is inside of another one began after it
-        if getattr(action.began, "parent", "") in chosen:
+        if action.as_tool.parent in chosen:
             chosen[action.id] = None
     return list(chosen)
 
 
 def outermost(history: History, action: RecordedAction) -> RecordedAction:
     """The action inside of which all of this happened; itself where there is none."""
-    while (parent := getattr(action.began, "parent", "")) in history.actions:
+    while (parent := action.as_tool.parent) in history.actions:
         action = history.actions[parent]
     return action
 
@@ -180,7 +180,7 @@ def actions_of(history: History, id: str) -> list[str]:
     if kind == ids.STEP:
         for run in history.runs.values():
             if id in run.steps:
-                return [a for a in run.actions if getattr(history.actions[a].began, "step", "") == id]
+                return [a for a in run.actions if history.actions[a].as_tool.step == id]
     if id in history.intents.every:
         raise UsageError(
             f"{id} is an intent, which goes with its run",

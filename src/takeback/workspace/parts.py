@@ -428,15 +428,13 @@ class WorkspaceParts:
 
     def _judging(self, roots: Sequence[str] = ()) -> Judging:
         """The rules, for one run. `roots` are places outside that it looks at anyway."""
-        foresight = self.foresight
         return Judging(
             self.settings.rules,
             self.root,
             self.settings.tools,
-            foresight,
-            partial(foresight.survey_of, known=roots),
+            self.foresight,
             environment.here,
-            foresight.touches,
+            roots,
         )
 
     def recover(self) -> None:

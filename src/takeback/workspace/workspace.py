@@ -28,7 +28,8 @@ from takeback.engine.prune import Pruned
 from takeback.engine.rollback.paths import path_filter
 from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.runs.checks import choice_of
-from takeback.engine.runs.run import Options, Run
+from takeback.engine.runs.parts import Options
+from takeback.engine.runs.run import Run
 from takeback.engine.runs.session import Session
 from takeback.errors import (
     ConflictError,

@@ -18,9 +18,9 @@ from takeback.engine.gate.gate import Approve, Gate
 from takeback.engine.runs.actions import ActionScope
 from takeback.engine.runs.checks import seconds_of
 from takeback.engine.runs.declare import refuse_idle
-from takeback.engine.runs.parts import RunParts, SharedParts
+from takeback.engine.runs.parts import Options, RunParts, SharedParts
 from takeback.engine.runs.recorded_calls import in_doubt, told
-from takeback.engine.runs.run import Options, Run
+from takeback.engine.runs.run import Run
 from takeback.engine.runs.session import Session, attached, joined, leader
 from takeback.engine.runs.workflow_file import KeptFile
 from takeback.errors import RefusedError, UsageError
@@ -46,18 +46,19 @@ class Runs:
         self, options: Options, approve: Approve | None = None, approval_wait_s: float = 3600.0
     ) -> RunParts:
         refuse_idle("function", approve=approve)
-        began = options.began
+        began, judging = options.began, self._shared.judges(options.roots)
         gate_of_run = Gate(
             self._ledger,
             self._tracker.lock,
             self._clock,
-            self._shared.judges(options.roots),
+            judging,
             autopilot=began.autopilot,
             approve=approve,
             wait_s=approval_wait_s,
         )
         file = KeptFile(self._shared.root, began.name, began.key, options.steps, began.actor)
-        return RunParts(**msgspec.structs.asdict(self._shared), gate=gate_of_run, file=file)
+        shared = msgspec.structs.asdict(self._shared)
+        return RunParts(**shared, judging=judging, gate=gate_of_run, file=file)
 
     # Runs that are not the work of one process
 

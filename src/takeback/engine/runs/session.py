@@ -25,9 +25,14 @@ class Session(Actions):
     """An open run, held from any process: for the actions that are begun and ended there."""
 
     def __init__(self, parts: RunParts, id: str, place: ActionScope) -> None:
-        self.id = id
-        self._parts = parts
+        super().__init__(parts)
+        self._id = id
         self._standing = place
+
+    @property
+    def id(self) -> str:
+        """The id of its run."""
+        return self._id
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -120,7 +125,7 @@ def attached(parts: RunParts, run: Recorded, place: ActionScope) -> Session:
             f"run {run.id} is {run.life}, so nothing can be begun or ended in it", hint="begin another run"
         )
     history = parts.tracker.ledger.history
-    parts.gate.go_on(history.actions[id] for id in run.actions)
+    parts.judging.go_on(history.actions[id] for id in run.actions)
     if not run.began.detached:
         inside = (a for id in reversed(run.actions) if _is_body(a := history.actions[id]))
         place = ActionScope(parent=next((action.id for action in inside), ""), actor=place.actor)

@@ -84,6 +84,8 @@ class CommandPlan(msgspec.Struct, frozen=True):
     by_hand: str = ""
     """How a human could take it back."""
     guarded: GuardedRows | None = None
+    is_allowed: bool = False
+    """Whether a human has allowed it by its words."""
 
     @property
     def name(self) -> str:
@@ -175,6 +177,7 @@ class Commands:
             why_irreversible(judged),
             judged.main.back if judged.main else "",
             guarded,
+            self._foresight.is_allowed(command, found),
         )
 
     def allow(self, plan: CommandPlan, ask: Callable[[Decision], bool | None] = lambda _: None) -> str:
@@ -183,7 +186,7 @@ class Commands:
         `ask` asks a human about what a rule holds; it returns None where nobody can be asked.
         """
         self._keep_to_rules(plan, ask)
-        found = self._locks.before(lambda: plan.written, parent=plan.typed.parent)
+        found = self._locks.before(plan.written, parent=plan.typed.parent)
         if not found:
             return ""
         if self._locks.refuses:
@@ -194,7 +197,7 @@ class Commands:
 
     def _keep_to_rules(self, plan: CommandPlan, ask: Callable[[Decision], bool | None]) -> None:
         typed, ledger = plan.typed, self._tracker.ledger
-        allowed = self._foresight.is_allowed(plan.command)
+        allowed = plan.is_allowed
         line = plan.command if isinstance(plan.command, str) else " ".join(plan.command)
         ruling = judge_typed(self._rules(), line, typed.found, allowed=allowed)
         if ruling.do is Ruling.DENY:
