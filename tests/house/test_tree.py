@@ -29,6 +29,7 @@ CRUMBS = {
     "agents.agent_process": "looks at processes; the hook that asks it looks at events",
     "agents.doctor.machine": "the machine's part of the doctor, beside trust and trial",
     "agents.doctor.scratch": "a folder that goes away with its process; the trial is what happens in it",
+    "agents.hook_removal": "the use case of `uninstall`, which is not the command line's",
     "agents.settings.failing_open": "pure: the line of shell that stands in users' settings",
     "agents.settings.opencode": "pure: one agent's settings, as the others have theirs",
     "agents.hook_removal": "a use case: the command that asks for it keeps the words",
