@@ -1,7 +1,8 @@
-"""A journal that lives as long as its process: for tests, and for whoever wants no file."""
+"""A journal that lives as long as its process: for short-lived agents and users' tests, `store="memory"`."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 from takeback.core import ids
 from takeback.core.events import Event
 from takeback.core.record import Record
+from takeback.errors import UsageError
 from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
 from takeback.storage.journal.batch import NOTHING, Batch, JournalRow, cut, missing, record_of, refuse_lost
@@ -33,6 +35,7 @@ class InMemoryJournal(StoredJournal[None]):
         self.rows: list[JournalRow] = []
         self.anchored: dict[int, str] = {}
         self._clock = clock or SystemClock()
+        self._process = os.getpid()
         self.lock = threading.RLock()
         self.moving = InMemoryMoving(self)
         self.lease_table = InMemoryLeaseTable(self.moving.refuse)
@@ -51,6 +54,7 @@ class InMemoryJournal(StoredJournal[None]):
         fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
+        self._refuse_forked()
         with self.lock:
             if earlier := self.find(key):
                 return batch.answer(earlier)
@@ -84,6 +88,15 @@ class InMemoryJournal(StoredJournal[None]):
             if events := work(None):
                 self.append(events, stream=ids.WORKSPACE)
 
+    def _refuse_forked(self) -> None:
+        """What a copy of the process wrote into its copy of the memory would be lost without a word."""
+        if os.getpid() != self._process:
+            raise UsageError(
+                f"this history is in the memory of process {self._process}, and this is a fork of it; nothing was "
+                "recorded",
+                hint="record it in the process that opened the workspace, or open it without store='memory'",
+            )
+
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
         with self.lock:
             rows = self.rows[:]
@@ -96,7 +109,7 @@ class InMemoryJournal(StoredJournal[None]):
 
     def find(self, key: str) -> tuple[Record, ...]:
         with self.lock:
-            return tuple(record_of(row) for row in self.rows if key and row.key == key)
+            return tuple(record_of(row) for row in self.rows if row.key == key) if key else ()
 
     def head(self, stream: str | None = None) -> Head:
         with self.lock:
