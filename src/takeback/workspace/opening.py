@@ -20,8 +20,6 @@ from takeback.ports.journal import Journal
 from takeback.ports.progress import Progress, silent
 from takeback.settings import environment, toml
 from takeback.settings.loosening import Setting, to_accept
-from takeback.storage.content.memory import MemoryBlobs
-from takeback.storage.journal.memory.journal import InMemoryJournal
 from takeback.storage.state import acceptance, location
 from takeback.storage.state.registry import Registry
 from takeback.system.private_files import private_folder
@@ -111,6 +109,10 @@ def _in_memory(
     path: Path, registry: Registry, *, watching: bool, progress: Progress, accept_config: bool
 ) -> Workspace:
     """Open a directory with a history and content in memory. Locks and staging have a private temporary folder."""
+    # Loaded here: few need it, and each command opens a workspace.
+    from takeback.storage.content.memory import MemoryBlobs
+    from takeback.storage.journal.memory.journal import InMemoryJournal
+
     if registry.knows(path) or registry.moved(path):
         raise RefusedError(
             f"{path} is protected already, with a history on disk, of which one in memory would not know; nothing "
