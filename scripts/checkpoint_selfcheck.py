@@ -2,7 +2,7 @@
 """Names unfinished workflows that are stale: OK, or ALERT and exit status 1.
 
 One file that needs only Python 3.11: copy it where it is needed. It is made from Takeback's own modules by
-`python -m takeback.workflows.bundle`; change it there.
+`./dev docs`; change it there.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Checkpoints that survive a restart: start, update, resume, complete, list, prune, check.
 
 One file that needs only Python 3.11: copy it where it is needed. It is made from Takeback's own modules by
-`python -m takeback.workflows.bundle`; change it there.
+`./dev docs`; change it there.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ runs there; everything else is real.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from takeback.core import events as e
 from takeback.resources.files.look.capture import Capture
 from takeback.resources.files.put_back import restore
 from takeback.resources.files.put_back.restore import FileRestorer
+from takeback.resources.files.put_back.staging import Staging
 from takeback.resources.files.resource import Files
 from takeback.system import linux
 from takeback.testing import crash
@@ -316,3 +318,109 @@ def test_an_undo_cut_short_between_a_file_and_a_folder_is_finished(world: World,
         tb.undo()
     tb.undo()
     assert differences(seen, picture(bytes(world.root))) == []
+
+
+def item_of(caught: pytest.ExceptionInfo[takeback.RollbackIncomplete], name: str) -> e.Item:
+    return next(item for item in caught.value.report.items if str(item.target) == name)
+
+
+def human_at(world: World, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
+    """Let a human do something right before the first exchange or removal."""
+    monkeypatch.setattr(linux, "renameat2", before(linux.renameat2, lambda call: do() if call == 1 else None))
+
+
+def test_a_version_that_could_go_back_leaves_nothing_beside_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tb = world.agent("f", "AGENT\n")
+    human_at(world, monkeypatch, lambda: world.write("f", "HUMAN\n"))
+    with pytest.raises(takeback.RollbackIncomplete) as caught:
+        tb.undo()
+    assert world.read("f") == "HUMAN\n" and os.listdir(world.root) == ["f"]
+    item = item_of(caught, "f")
+    assert (item.did, item.why) == (e.Did.CONFLICT, "it was changed while it was being taken back")
+
+
+def test_a_version_that_can_go_nowhere_stays_where_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came out, its place was taken meanwhile, and the disk has no room for another name."""
+    world.write("other", "x")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        world.write("n", "agent\n")
+
+    def human(call: int) -> None:
+        if call in (1, 2):
+            world.write("n.tmp", f"HUMAN v{call}\n")
+            os.rename(world.root / "n.tmp", world.root / "n")
+
+    def no_room(*_: Any) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(linux, "renameat2", before(linux.renameat2, human))
+        patch.setattr(Staging, "let_out", no_room)
+        with pytest.raises(takeback.RollbackIncomplete):
+            tb.undo()
+    assert world.texts() >= {"HUMAN v1\n", "HUMAN v2\n"}
+
+
+def test_a_file_that_is_made_anew_in_the_last_instant_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("f", "one\n")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        (world.root / "f").unlink()
+    human_at(world, monkeypatch, lambda: world.write("f", "HUMAN\n"))
+    with pytest.raises(takeback.RollbackIncomplete) as caught:
+        tb.undo()
+    assert world.read("f") == "HUMAN\n" and os.listdir(world.root) == ["f"]
+    item = item_of(caught, "f")
+    assert (item.did, item.why) == (
+        e.Did.CONFLICT,
+        "somebody made it anew while it was being taken back",
+    )
+
+
+def test_a_folder_that_gets_a_file_in_the_last_instant_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("data", "one\n")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        (world.root / "data").unlink()
+        (world.root / "data").mkdir()
+        world.write("data/file", "agent\n")
+    human_at(world, monkeypatch, lambda: world.write("data/new", "HUMAN\n"))
+    with pytest.raises(takeback.RollbackIncomplete) as caught:
+        tb.undo()
+    assert world.read("data/new") == "HUMAN\n"
+    item = item_of(caught, "data")
+    assert (item.did, item.why) == (e.Did.CONFLICT, "a folder with others' files is in its place")
+
+
+def test_a_folder_that_became_a_file_in_the_last_instant_stays_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("other", "x")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        (world.root / "data").mkdir()
+        world.write("data/file", "agent\n")
+
+    def human() -> None:
+        os.rename(world.root / "data", world.root / "moved")
+        world.write("data", "HUMAN\n")
+
+    human_at(world, monkeypatch, human)
+    with pytest.raises(takeback.RollbackIncomplete) as caught:
+        tb.undo()
+    assert world.read("data") == "HUMAN\n"
+    item = item_of(caught, "data")
+    assert (item.did, item.why) == (e.Did.FAILED, os.strerror(errno.ENOTDIR))

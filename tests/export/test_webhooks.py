@@ -192,6 +192,37 @@ def test_one_that_hangs_holds_up_no_delivery(
     assert whole(ear.messages(), last) == list(range(1, last + 1))
 
 
+def test_a_worker_in_python_tells(tb: Workspace, ear: Ear) -> None:
+    tb.save("one")
+    service = tb.courier()
+    service.run(once=True)
+    assert (whole(ear.messages(), 3), service.failures) == ([1, 2, 3], [])
+
+
+def test_a_run_that_delivers_by_itself_tells(
+    tb: Workspace, ear: Ear, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
+    with tb.run("mail", deliver=True) as run:
+        sent = run.defer(tools.note, "hello")
+    last = tb.journal.head().count
+    assert whole(ear.messages(), last) == list(range(1, last + 1))
+    delivered = [event for message in ear.messages() for event in message["events"]][-1]
+    assert (delivered["type"], delivered["event"]["intent"]) == ("intent-delivered", sent)
+
+
+def test_a_run_that_delivers_by_itself_says_what_it_could_not_tell(
+    tb: Workspace, ear: Ear, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
+    monkeypatch.delenv("HOOK_SECRET")
+    with tb.run("mail", deliver=True) as run:
+        run.defer(tools.note, "hello")
+    assert len(tools.sent()) == 1
+    assert [note for note in tb.notices if "HOOK_SECRET is not set" in note] == tb.notices[-1:]
+    assert ear.heard == []
+
+
 def tell(root: Path, home: Path) -> None:
     with open_workspace(root, home=home, watching=False) as tb:
         tb.save("more")

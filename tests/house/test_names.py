@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.house.source import SourceModule, plant, source
 
 # Class names that exist more than once today. The list may only shrink.
-SHARED_NAMES = {"Desk", "Holder", "Lock", "Ruling", "Runs", "Sink", "Store"}
+SHARED_NAMES = {"Desk", "Ruling", "Runs"}
 
 # Protocols outside ports/, each with the reason why it is not there. The list may only shrink.
 PROTOCOLS = {
@@ -22,19 +22,8 @@ PROTOCOLS = {
     "engine.plans.PlanRun": "plans are run by what is above them",
     "engine.plans.PlanRuns": "plans are run by what is above them",
     "engine.prune.Keeper": "for its own module only",
-    "engine.prune.Store": "to be one with the port of content",
-    "engine.runs.values.Lock": "to be one with the port of the workspace lock",
-    "engine.runs.values.Store": "to be one with the port of content",
-    "engine.tracking.tracker.Lock": "to be one with the port of the workspace lock",
     "resources.files.look.claims.Claims": "for its own folder only",
     "shell.sink.Sink": "for its own folder only",
-    "storage.content.bucket.fetch.Lock": "to be one with the port of the workspace lock",
-    "storage.content.bucket.sharing.Lock": "to be one with the port of the workspace lock",
-    "storage.content.names.Blobs": "to be one with the port of content",
-    "storage.content.names.Sink": "to be one with the port of content",
-    "storage.content.names.Source": "to be one with the port of content",
-    "storage.journal.postgres.outbox.Decide": "for its own folder only",
-    "system.at_fork.Holder": "system is below the ports",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from tests.mutants.mutations import Mutant
 ROOT = Path(__file__).parents[2]
 # A fault may let a loop run for ever. pytest's own limit for one test is shorter, so what ends here is not one test.
 LIMIT_S = 1200
+# A fault may ask for all the memory that there is. The machine is shared.
+LIMIT_BYTES = 4 * 2**30
 PASSED, FAILED = 0, (1, 2)  # pytest's codes: a test failed, or could not even be read
 
 
@@ -51,6 +54,10 @@ def _near(mutant: Mutant, tests: Sequence[str]) -> list[str]:
     return sorted(str(found.relative_to(ROOT)) for test in tests for found in (ROOT / test).rglob(named))
 
 
+def limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
+
+
 def _run(copy: Path, tests: Sequence[str]) -> int:
     # A compiled file is believed by its time and size, which a fault need not change.
     env = os.environ | {"PYTHONPATH": f"{copy}/src{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -63,6 +70,7 @@ def _run(copy: Path, tests: Sequence[str]) -> int:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        preexec_fn=limit_memory,
     ) as started:
         try:
             code = started.wait(LIMIT_S)

@@ -21,6 +21,7 @@ from types import CodeType, FunctionType
 import coverage
 import pytest
 
+from tests.mutants.copies import limit_memory
 from tests.mutants.mutations import Mutant
 
 SITE = Path(__file__).with_name("site")
@@ -29,6 +30,8 @@ SITE = Path(__file__).with_name("site")
 LIMIT_S = 20
 # For one that waits for ever.
 LIMIT_WAITING_S = 300
+
+BROKEN = 3  # how a fork ends that says nothing about its fault
 
 FOUND, LIVES, HANGS, ELSEWHERE = "found", "lives", "hangs", "not in a function"
 
@@ -122,11 +125,12 @@ class Inside:
         others: list[tuple[FunctionType, CodeType]],
         chosen: Sequence[pytest.Item],
     ) -> None:
-        code = 1
+        code = BROKEN
         try:
             os.setpgid(0, 0)
             limit_s = LIMIT_S + int(2 * sum(self.seconds[item.nodeid] for item in chosen))
             resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+            limit_memory()
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
@@ -155,6 +159,8 @@ class Inside:
                 if pid:
                     del running[child]
                     code = os.waitstatus_to_exitcode(status)
+                    if code == BROKEN:
+                        raise RuntimeError(f"the tests could not even begin with this fault: {mutant.key}")
                     self.tell(mutant, LIVES if code == 0 else FOUND if code == 1 else HANGS)
                     return
             time.sleep(0.005)

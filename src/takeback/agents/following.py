@@ -22,11 +22,11 @@ from takeback.core.events import Effect
 from takeback.core.lifecycle import Life
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
-from takeback.engine.runs.actions import ASKED, NOT_ALLOWED, Action, Ask, Denied
-from takeback.engine.runs.session import Session
 from takeback.errors import UsageError
 from takeback.system import processes
 from takeback.workspace import workspace
+from takeback.workspace.describe import NOT_ALLOWED
+from takeback.workspace.results import ASKED, Action, Ask, Denied, Session
 
 ALONE = "alone"
 CHILD = "child of "

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from takeback.cli.progress import TerminalProgress
-from takeback.errors import RefusedError, UsageError
+from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.settings import environment
 
 if TYPE_CHECKING:
@@ -55,12 +55,11 @@ class CommandContext(msgspec.Struct):
         With `asking` a human on a terminal is asked about settings that need one; `accept_config` is their answer.
         """
         from takeback.cli import consent
-        from takeback.storage.state.registry import Registry
-        from takeback.workspace.locate import find_root
+        from takeback.workspace.locate import find_root, registry_of_user
         from takeback.workspace.opening import open_workspace
         from takeback.workspace.store.journal import is_begun
 
-        registry = Registry(environment.state_home())
+        registry = registry_of_user()
         root = find_root(".", registry)
         state = registry.state_of(root if registry.knows(root) else registry.moved(root) or root)
         is_new = not is_begun(state)
@@ -84,6 +83,15 @@ class CommandContext(msgspec.Struct):
 
     def line(self, text: str = "") -> None:
         echo(text, err=self.to_stderr)
+
+
+class FailedWith(Exception):
+    """An error, and the code to exit with in place of its own."""
+
+    def __init__(self, exit_code: int, error: TakebackError) -> None:
+        super().__init__(str(error))
+        self.exit_code = exit_code
+        self.error = error
 
 
 class TakebackCommand(click.Command):

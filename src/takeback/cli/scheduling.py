@@ -13,8 +13,7 @@ import click
 
 from takeback.errors import UsageError
 from takeback.settings import environment as settings_environment
-from takeback.storage.state.registry import Registry
-from takeback.workspace.locate import find_root
+from takeback.workspace.locate import find_root, registry_of_user
 
 if TYPE_CHECKING:
     from takeback.workflows.schedules import Schedule
@@ -51,7 +50,7 @@ def scheduled(
     """`takeback WORDS` in the workspace that we are in, by this scheduler. `what` is the task, for its name."""
     from takeback.workflows.schedules import schedule
 
-    registry = Registry(settings_environment.state_home())
+    registry = registry_of_user()
     root = find_root(".", registry)
     environment = [f"TAKEBACK_HOME={registry.home}"] if settings_environment.names_state_home() else []
     environment += [f"PATH={path}"] if path else []

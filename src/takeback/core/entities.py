@@ -74,6 +74,14 @@ class RecordedAction(msgspec.Struct):
         return isinstance(self.began, e.ActionBegan) and self.began.effect is e.Effect.UNKNOWN
 
     @property
+    def leaves_something(self) -> bool:
+        """Whether it did more than what can be taken back. A call says so itself, as an item of the report."""
+        began = self.began
+        return (
+            isinstance(began, e.ActionBegan) and began.effect is e.Effect.IRREVERSIBLE and not began.call_key
+        )
+
+    @property
     def seq(self) -> int:
         return ids.seq_of(self.id)
 

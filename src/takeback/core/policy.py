@@ -285,11 +285,9 @@ def paths_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str]
 
 
 def _by_path(rules: PathRules, argument: str, path: str, ground: RuleContext) -> Iterator[Decision]:
-    if tool_arguments.SCHEME.match(path) and not path.lower().startswith("file://"):
-        return
-    whole = absolute(
-        re.sub(r"^file://(localhost)?", "", path, flags=re.IGNORECASE), ground.here or ground.root
-    )
+    if tool_arguments.SCHEME.match(path):
+        return  # a page: of a file's address, only the path has come here
+    whole = absolute(path, ground.here or ground.root)
     places = {normal(whole): ""}
     if ground.real is not None:
         # Not the normal form: behind a link, `..` leads elsewhere than its words say.

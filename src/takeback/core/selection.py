@@ -134,6 +134,12 @@ def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Sel
     return msgspec.structs.replace(chosen, entries=entries)
 
 
+def made(history: History, action: RecordedAction) -> tuple[Change, ...]:
+    """Return what an action changed, with all that happened inside of it."""
+    every = inside(history, [action.id])
+    return tuple(net(history, every)) if len(every) > 1 else action.changes
+
+
 def of_run(history: History, run: str, position: int) -> Selection:
     """What a run did after a position of the journal, and the actions that began after it."""
     actions = [history.actions[id] for id in inside(history, history.runs[run].actions)]

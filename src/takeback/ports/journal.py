@@ -94,6 +94,9 @@ class Journal(Protocol):
     def head(self, stream: str | None = None) -> Head:
         """The end of one stream, or of the whole journal. Of an unknown stream: no records."""
 
+    def anchored(self) -> Head:
+        """The last record that is known to survive a power cut; of a journal that does not know: no records."""
+
     def check(self) -> Iterator[Finding]:
         """Read everything and name whatever is not as it was written. Nothing is changed."""
 

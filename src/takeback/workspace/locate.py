@@ -12,7 +12,7 @@ from takeback.storage.state.registry import Registry
 
 def find_root(start: str | os.PathLike[str] = ".", registry: Registry | None = None) -> Path:
     """The nearest protected workspace, else the nearest takeback.toml, else `.git`, else the directory itself."""
-    path, registry = directory_of(start), registry or Registry(environment.state_home())
+    path, registry = directory_of(start), registry or registry_of_user()
     if nearest := registry.nearest(path) or registry.nearest_moved(path):
         return nearest
     for name in (FILE, ".git"):
@@ -20,6 +20,11 @@ def find_root(start: str | os.PathLike[str] = ".", registry: Registry | None = N
             if (folder / name).exists() and not environment.is_too_wide(folder):
                 return folder
     return path
+
+
+def registry_of_user() -> Registry:
+    """Return the list of all workspaces of this user."""
+    return Registry(environment.state_home())
 
 
 def directory_of(path: str | os.PathLike[str]) -> Path:

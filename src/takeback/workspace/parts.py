@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from takeback.core.history import History
-from takeback.core.intents import AttemptOutcome, Queued
+from takeback.core.intents import Queued
 from takeback.engine.gate.foresight import Foresight
 from takeback.engine.gate.rules import Judging
 from takeback.engine.ledger import Ledger
@@ -17,7 +19,7 @@ from takeback.engine.locks.leases import Leases
 from takeback.engine.outbox.delivery import Delivery, Manner, pause_s
 from takeback.engine.outbox.resource import OutboxResource
 from takeback.engine.outbox.webhooks import Audit, Webhook
-from takeback.engine.outbox.worker import Tally, Worker, bury
+from takeback.engine.outbox.worker import bury
 from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
@@ -26,7 +28,7 @@ from takeback.engine.runs.values import ValueStore
 from takeback.engine.tracking import own_processes, recovery
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.engine.tracking.tracker import Tracker
-from takeback.errors import BackendError, StoreMoved, TakebackError
+from takeback.errors import StoreMoved, TakebackError
 from takeback.ports.journal import Journal
 from takeback.ports.outbox import Outbox
 from takeback.ports.progress import Progress, silent
@@ -47,7 +49,7 @@ from takeback.resources.postgres.transactions import Servers
 from takeback.resources.sqlite.discovery import KnownDatabases
 from takeback.resources.sqlite.resource import Sqlite
 from takeback.resources.sqlite.transactions import SqliteDatabases
-from takeback.settings import environment, toml
+from takeback.settings import agent_files, environment, toml
 from takeback.storage.content.memory import MemoryBlobs
 from takeback.storage.content.packs import PackStore
 from takeback.storage.content.stored_contents import StoredContents
@@ -62,8 +64,12 @@ from takeback.workspace.lost_history import Lost
 from takeback.workspace.store import content
 from takeback.workspace.trusted_settings import TrustedSettings
 
+if TYPE_CHECKING:
+    from takeback.engine.outbox.service import OutboxService, ServiceListener
+    from takeback.engine.tracking.command import GuardedRows
 
-class Parts:
+
+class WorkspaceParts:
     """The parts that work on one protected directory, its state and its settings.
 
     Each is made when it is first needed: reading the log opens no content store.
@@ -249,6 +255,21 @@ class Parts:
     def _token(self, action: str) -> str:
         return self.tracker.token(action)
 
+    def guarded_rows(self, words: Sequence[str]) -> GuardedRows | None:
+        """What psql, called with these words, would do to databases under guard; None where that is nothing."""
+        if not self.postgres.living():
+            return None
+        from takeback.engine.tracking.command import GuardedRows
+        from takeback.resources.postgres.psql import look
+        from takeback.shell.languages.sql import changes_rows_only
+
+        found = look(words, self.postgres, changes_rows_only)
+        if found is None or (found.sure and not found.name):
+            return None
+        if not found.sure:
+            return GuardedRows(among=tuple(place.name for place in self.postgres.living()))
+        return GuardedRows(found.name, found.whole)
+
     def environment_of(self, action: str) -> dict[str, str]:
         """What a command is given besides, so that databases know what it does as this action's."""
         if not self.postgres.living():
@@ -307,7 +328,9 @@ class Parts:
     def _deliver(self, run: str) -> None:
         """Deliver what a run has deferred. It has committed, so nothing that goes wrong here is its failure."""
         try:
-            self.courier().run(once=True, run=run)
+            service = self.courier()
+            service.run(once=True, run=run)
+            self.notices += service.failures
         except TakebackError as error:
             self.notices.append(
                 f"what {run} deferred is left to a worker (`takeback outbox worker`): {error.message}"
@@ -320,23 +343,35 @@ class Parts:
         self,
         *,
         concurrency: int = 4,
-        told: Callable[[AttemptOutcome], None] = lambda _: None,
-        beat: Callable[[Tally], None] = lambda _: None,
-        away: Callable[[BackendError], None] = lambda _: None,
-    ) -> Worker:
-        """A worker that delivers what committed runs have deferred."""
+        notify: Sequence[str] = (),
+        health: Path | None = None,
+        listener: ServiceListener | None = None,
+    ) -> OutboxService:
+        """A worker of the outbox: see `Workspace.courier`."""
+        from takeback.engine.outbox.service import OutboxService  # only who delivers needs it
+
         if not self.ledger.history.seq:
             # It needs the history for this alone, and nothing of the very many intents that may be in it.
             self.trusted.read_without_intents()
-        return Worker(
+        return OutboxService(
             self.outbox,
             self._delivery,
             SystemClock(),
+            self.audit,
+            source=str(self.root),
+            notifiers=lambda: [*self._notifiers(), *notify],
+            health=health,
             concurrency=concurrency,
-            told=told,
-            beat=beat,
-            away=away,
+            listener=listener,
         )
+
+    def _notifiers(self) -> list[str]:
+        """Those that the monitor of this workspace tells."""
+        from takeback.workflows.monitor import Monitor  # needed for a dead letter, if there is one
+
+        monitor = Monitor(self.root, self.state.parent.parent / "monitor" / self.state.name)
+        found: list[str] = monitor.settings()["notify"]
+        return found
 
     @cached_property
     def leases(self) -> Leases:
@@ -382,7 +417,7 @@ class Parts:
     def foresight(self) -> Foresight:
         """What commands would do here."""
         surveyor = OutsideSurveyor(
-            self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside
+            self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside, _agents_settings
         )
         return Foresight(
             self.root,
@@ -432,4 +467,14 @@ class Parts:
         if "store" in self.__dict__:
             self.store.close()
         self.ledger.rest()
+        with suppress(
+            TakebackError
+        ):  # a journal that cannot be read has told so, and nothing else depends on it
+            lost_history.note_head(self.state, self.root, self.journal)
         self.journal.close()
+
+
+def _agents_settings() -> set[bytes]:
+    """The settings of agents in the user's own folders, as they are called and where they really are."""
+    found = [os.fsencode(path) for path in agent_files.all_of_user()]
+    return {place for path in found for place in (os.path.normpath(path), os.path.realpath(path))}

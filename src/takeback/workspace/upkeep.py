@@ -13,7 +13,7 @@ from takeback.errors import CorruptionError
 from takeback.ports.journal import Finding
 from takeback.settings import environment
 from takeback.system.clock import SystemClock
-from takeback.workspace.parts import Parts
+from takeback.workspace.parts import WorkspaceParts
 
 AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
 
@@ -21,7 +21,7 @@ AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
 class Upkeep:
     """The care of what one workspace has stored."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WorkspaceParts) -> None:
         self._parts = parts
 
     def verify(self, *, deep: bool = False) -> list[Finding]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,14 +17,13 @@ from takeback.core import ids, selection
 from takeback.core.change import Change, Version
 from takeback.core.entities import OWN, Approval, Checkpoint, RecordedAction, RecordedRun
 from takeback.core.history import History
-from takeback.core.intents import AttemptOutcome
 from takeback.core.rollback import Verdict
+from takeback.core.values import view
 from takeback.engine.describe import replay as describe_replay
 from takeback.engine.describe.diff import Diff
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot
 from takeback.engine.gate.gate import Approve
 from takeback.engine.locks.leases import Leases
-from takeback.engine.outbox.worker import Tally, Worker
 from takeback.engine.prune import Pruned
 from takeback.engine.rollback.paths import path_filter
 from takeback.engine.rollback.report import RollbackReport
@@ -31,11 +31,12 @@ from takeback.engine.runs.checks import choice_of
 from takeback.engine.runs.run import Options, Run
 from takeback.engine.runs.session import Session
 from takeback.errors import (
-    BackendError,
     ConflictError,
+    ContentGone,
     CorruptionError,
     RefusedError,
-    RollbackIncomplete,
+    RunBusy,
+    SeatLost,
     UsageError,
 )
 from takeback.ports.journal import Finding, Journal
@@ -48,8 +49,12 @@ from takeback.storage.content.memory import MemoryBlobs
 from takeback.storage.state.lock import WorkspaceLock
 from takeback.system import processes
 from takeback.workspace.lost_history import FRESH, Lost
-from takeback.workspace.parts import Parts
+from takeback.workspace.parts import WorkspaceParts
 from takeback.workspace.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from takeback.engine.outbox.service import OutboxService, ServiceListener
+    from takeback.engine.tracking.command import Commands
 
 
 class Workspace:
@@ -68,7 +73,7 @@ class Workspace:
         """`blobs` has the content, where it is not kept in the state folder."""
         self.root = root
         self.state = state
-        self.parts = Parts(root, state, journal, watching=watching, progress=progress, blobs=blobs)
+        self.parts = WorkspaceParts(root, state, journal, watching=watching, progress=progress, blobs=blobs)
         self.closed: Callable[[], object] = lambda: None
         """Called when it has been closed."""
         self.notices = self.parts.notices
@@ -93,12 +98,15 @@ class Workspace:
         self,
         *,
         concurrency: int = 4,
-        told: Callable[[AttemptOutcome], None] = lambda _: None,
-        beat: Callable[[Tally], None] = lambda _: None,
-        away: Callable[[BackendError], None] = lambda _: None,
-    ) -> Worker:
-        """A worker that delivers what committed runs have deferred."""
-        return self.parts.courier(concurrency=concurrency, told=told, beat=beat, away=away)
+        notify: Sequence[str] = (),
+        health: Path | None = None,
+        listener: ServiceListener | None = None,
+    ) -> OutboxService:
+        """A worker that delivers what committed runs have deferred, and tells webhooks and notifiers of it.
+
+        `notify` names notifiers beside those of `takeback monitor`; `health` is a file to keep up to date.
+        """
+        return self.parts.courier(concurrency=concurrency, notify=notify, health=health, listener=listener)
 
     @property
     def postgres(self) -> GuardedDatabases:
@@ -219,49 +227,55 @@ class Workspace:
         return self.parts.ledger.history.checkpoints[id]
 
     @contextmanager
-    def recording(self, name: str, *, actor: str = "", ref: str = "") -> Iterator[str]:
-        """What changes in this block is one action, whoever or whatever does it. Gives its id.
+    def recording(
+        self, name: str, *, actor: str = "", ref: str = "", command: str | Sequence[str] = ()
+    ) -> Iterator[str]:
+        """What changes in this block is one action, whoever or whatever does it. Yields its id.
 
-        An exception is recorded and goes on; nothing is taken back by itself.
+        An exception is recorded and goes on; nothing is taken back by itself. `command` is what the block is about to
+        run: it is judged before, as `takeback run` does it, and RefusedError says that a rule or a lock forbids it.
         """
-        with self._recorded(name, actor=actor, ref=ref) as id:
+        actor, plan = actor or environment.actor(), None
+        if command:
+            plan = self.commands.plan(command, name=name, actor=actor)
+            if locked := self.commands.allow(plan):
+                self.notices.append(locked)
+        with self.commands.block(name, actor=actor, ref=ref, plan=plan) as (id, trespasses):
             yield id
+        self.notices += [f"{id} changed what others have locked: {one}" for one in trespasses]
 
     @contextmanager
     def writing(self, name: str) -> Iterator[str]:
-        """What Takeback itself writes into the project in this block, as it was asked to. Gives the action's id.
+        """What Takeback itself writes into the project in this block, as it was asked to. Yields the action's id.
 
         Where an agent asked for it, it is the agent's, like anything else that the agent does.
         """
-        with self._recorded(name, tool="" if self.inside_action() else f"{OWN}{name}") as id:
+        tool = "" if self.inside_action() else f"{OWN}{name}"
+        with self.commands.block(name, actor=environment.actor(), tool=tool) as (id, _):
             yield id
 
-    @contextmanager
-    def _recorded(self, name: str, *, actor: str = "", ref: str = "", tool: str = "") -> Iterator[str]:
-        with self.lock.held():
-            self.recover()
-            self.keep_within_quota()
-            id = self.parts.tracker.begin_single(
-                name, actor=actor or environment.actor(), parent=self.parent_action(), ref=ref, tool=tool
-            )
-        self.parts.tracker.life.show(id)
-        try:
-            yield id
-        except BaseException as error:
-            self._end_recording(id, e.Outcome.FAILED, f"{type(error).__name__}: {error}"[:500])
-            raise
-        self._end_recording(id, e.Outcome.DONE)
+    @cached_property
+    def commands(self) -> Commands:
+        """Runs commands as actions: `plan` one, `allow` it, and `run` it."""
+        from takeback.engine.tracking.command import Commands  # reading needs none of it
 
-    def _end_recording(self, id: str, outcome: e.Outcome, why: str = "") -> None:
-        # Where its end cannot be recorded now, the last sign of life proves later what was its own.
-        life = self.parts.tracker.life
-        life.show(id)
-        try:
-            self.parts.tracker.end_single(id, outcome, why=why)
-        except BaseException:
-            life.give_up(id)
-            raise
-        life.end(id)
+        parts = self.parts
+        return Commands(
+            parts.tracker,
+            parts.foresight,
+            parts.locks,
+            rules=lambda: self.settings.rules,
+            guarded=parts.guarded_rows,
+            more=parts.environment_of,
+            parent=self.parent_action,
+            inside=self.inside_action,
+            ready=self._ready,
+            undo=self.try_undo,
+        )
+
+    def _ready(self) -> None:
+        self.recover()
+        self.keep_within_quota()
 
     # Runs
 
@@ -377,6 +391,15 @@ class Workspace:
         """All of what a call gave."""
         return self.parts.calls.result(action)
 
+    def result_view(self, action: RecordedAction) -> Any:
+        """What a call gave, as it may be seen: without secrets, and shortened where no more is kept."""
+        if not action.full:
+            return view(action.result)
+        try:
+            return view(self.result(action))
+        except ContentGone:
+            return action.result
+
     # What runs need of humans
 
     def approvals(self) -> list[Approval]:
@@ -476,6 +499,23 @@ class Workspace:
         on_conflict: str = "stop",
     ) -> RollbackReport:
         """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        report = self.try_undo(
+            *wanted, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
+        )
+        return report.require_complete()
+
+    def try_undo(
+        self,
+        *wanted: str,
+        to: str | Checkpoint | None = None,
+        agent: str = "",
+        paths: Iterable[str] = (),
+        preview: bool = False,
+        on_conflict: str = "stop",
+    ) -> RollbackReport:
+        """Do what `undo` does; the report says whether it is complete, or stopped at a conflict."""
+        if not (wanted or to or agent):
+            self._refuse_older()
         with self._missing_told():
             self._refuse_own(wanted)
             report = self.parts.rollbacks.undo(
@@ -486,7 +526,7 @@ class Workspace:
                 preview=preview,
                 on_conflict=choice_of(on_conflict),
             )
-        return self._complete(report)
+        return self._not_lost(report)
 
     def _refuse_own(self, wanted: Sequence[str]) -> None:
         """An agent does not take out its own protection, nor what its human had written for it."""
@@ -501,19 +541,36 @@ class Workspace:
 
     def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Take the most recent rollback back."""
-        return self._complete(self.parts.rollbacks.redo(preview=preview, on_conflict=choice_of(on_conflict)))
+        return self.try_redo(preview=preview, on_conflict=on_conflict).require_complete()
+
+    def try_redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
+        """Do what `redo` does; the report says whether it is complete, or stopped at a conflict."""
+        self._refuse_older()
+        return self._not_lost(self.parts.rollbacks.redo(preview=preview, on_conflict=choice_of(on_conflict)))
 
     def restore(
         self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
         """Make the workspace equal to a checkpoint, whoever changed it; `redo` brings the present back."""
+        return self.try_restore(checkpoint, paths=paths, preview=preview).require_complete()
+
+    def try_restore(
+        self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
+    ) -> RollbackReport:
+        """Do what `restore` does; the report says whether it is complete, or stopped at a conflict."""
         with self._missing_told():
             chosen = path_filter(self.root, self.history, paths)
             report = self.parts.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview)
-        return self._complete(report)
+        return self._not_lost(report)
 
-    def _complete(self, report: RollbackReport) -> RollbackReport:
-        """This report, if all that was promised is done and verified, and nothing to do means nothing was done."""
+    def _refuse_older(self) -> None:
+        """What was done last is not known to a history that was cut: something older would be taken for it."""
+        if (gone := self.lost) and gone.noted:
+            self.notices.clear()  # the error says the same
+            raise gone.error
+
+    def _not_lost(self, report: RollbackReport) -> RollbackReport:
+        """Return this report, unless there is nothing to do only because the history is gone."""
         if report.verdict is Verdict.NOTHING:
             if gone := self.lost:
                 self.notices.clear()  # the error says the same
@@ -523,10 +580,6 @@ class Workspace:
                     f"the journal in {self.state} is empty: what was recorded is gone. Nothing was taken back",
                     hint=f"restore that folder from a backup; or go on without it: {FRESH}",
                 )
-        if report.verdict is Verdict.PARTIAL:
-            raise RollbackIncomplete(
-                str(report), hint="the report names what remains; `takeback status` too", report=report
-            )
         return report
 
     @contextmanager
@@ -564,6 +617,12 @@ class Workspace:
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` says what was done."""
         self.parts.recover()
+
+    def recover_if_idle(self) -> None:
+        """Find out what is true now of what a crash left open; not while somebody is at work."""
+        if self.history.has_unended or self.history.open_runs():
+            with suppress(RunBusy, SeatLost):
+                self.recover()
 
     def close(self) -> None:
         """Close it. Where its history is in memory, that and the private state folder end with it."""

@@ -17,8 +17,7 @@ from takeback.engine.gate.foresight import Foresight
 from takeback.engine.plans import PreparedPlan, Ran, prepare, run_plan, told
 from takeback.errors import BackendError, RefusedError, RollbackIncomplete, TakebackError, UsageError
 from takeback.settings import environment, toml
-from takeback.storage.state.registry import Registry
-from takeback.workspace.locate import find_root
+from takeback.workspace.locate import find_root, registry_of_user
 from takeback.workspace.opening import find_workspace
 from takeback.workspace.store.journal import held_unopened
 
@@ -51,7 +50,7 @@ def check(ctx: click.Context, session: CommandContext, file: str, autopilot: boo
     plan = _read(file)
     workspace = find_workspace(".")
     if workspace is None:
-        registry = Registry(environment.state_home())
+        registry = registry_of_user()
         root = find_root(".", registry)
         settings = held_unopened(registry.state_of(root), root).settings
     else:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from takeback.core import events as e
-from takeback.core.entities import RecordedAction
 from takeback.core.policy import Decision, Foreseen, fits
 from takeback.core.redact import redact
 from takeback.core.rules import Local, Rules
@@ -252,12 +251,6 @@ def _why(judged: Judgement, effect: e.Effect) -> str:
         return ""
     where = f" (rule {reason.rule}, {reason.where})" if reason.where else ""
     return (f"{redact(reason.command)} {reason.why}" if reason.command else reason.why) + where
-
-
-def leaves_something(action: RecordedAction) -> bool:
-    """Whether a command did more than what can be taken back. A call says so itself, as an item of the report."""
-    began = action.began
-    return isinstance(began, e.ActionBegan) and began.effect is e.Effect.IRREVERSIBLE and not began.call_key
 
 
 class Typed(msgspec.Struct, frozen=True):

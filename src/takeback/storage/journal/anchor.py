@@ -221,6 +221,19 @@ class Anchoring:
                 # The events are durable, the anchor is behind as after a crash: the next append adds the lines.
                 self.is_trusted = False
 
+    def last(self) -> Head:
+        """The last event that has a line, so that it is durable."""
+        file = Anchor(self.file.path)  # ours may be closed already, and stays so
+        try:
+            tail = file.tail()
+        except FileNotFoundError:
+            return Head(0, "")
+        except OSError as error:
+            raise unusable(file.path, error) from error
+        finally:
+            file.close()
+        return Head(tail.high, tail.known[tail.high]) if tail.known else Head(0, "")
+
     def read(self, *, is_needed: bool) -> tuple[dict[int, str], list[Finding]]:
         """What it says, and what is wrong with it."""
         try:

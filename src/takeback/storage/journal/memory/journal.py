@@ -13,17 +13,48 @@ from takeback.core.record import Record
 from takeback.errors import UsageError
 from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
-from takeback.storage.journal.batch import NOTHING, Batch, JournalRow, cut, missing, record_of, refuse_lost
+from takeback.ports.relocation import Stored
+from takeback.storage.journal.batch import NOTHING, Batch, JournalRow, cut, record_of, refuse_lost
 from takeback.storage.journal.leases import StoredLeases
 from takeback.storage.journal.memory.lease_table import InMemoryLeaseTable
 from takeback.storage.journal.memory.outbox_table import InMemoryOutboxTable
 from takeback.storage.journal.memory.relocation import InMemoryMoving
 from takeback.storage.journal.outbox import StoredOutbox
-from takeback.storage.journal.stored_journal import StoredJournal
+from takeback.storage.journal.stored_journal import EventTable, StoredJournal
 from takeback.storage.journal.verify import audit
 from takeback.system.clock import SystemClock
 
 T = TypeVar("T")
+
+
+class InMemoryEventTable(EventTable[None]):
+    """The events in the list of a journal."""
+
+    def __init__(self, journal: InMemoryJournal) -> None:
+        self._journal = journal
+
+    def head(self, db: None, stream: str | None = None) -> Head:
+        rows = self._journal.rows
+        if stream is None:
+            return Head(rows[-1].seq, rows[-1].digest) if rows else NOTHING
+        last = next((row for row in reversed(rows) if row.stream == stream), None)
+        return Head(last.n, last.digest) if last else NOTHING
+
+    def count_at(self, db: None, stream: str, seq: int) -> int:
+        upto = (row.n for row in reversed(self._journal.rows) if row.stream == stream and row.seq <= seq)
+        return next(upto, 0)
+
+    def get(self, db: None, seq: int) -> Stored | None:
+        near = self._journal.rows[max(0, seq - 1) : max(0, seq)]
+        return next((row for row in near if row.seq == seq), None)
+
+    def find(self, db: None, key: str) -> tuple[Record, ...]:
+        return tuple(record_of(row) for row in self._journal.rows if key and row.key == key)
+
+    def page(self, db: None, start: int, end: int, stream: str | None = None) -> list[Stored]:
+        if stream is None:
+            return [row for row in self._journal.rows if start < row.seq <= end]
+        return [row for row in self._journal.rows if row.stream == stream and start < row.n <= end]
 
 
 class InMemoryJournal(StoredJournal[None]):
@@ -32,6 +63,7 @@ class InMemoryJournal(StoredJournal[None]):
     seats = None
 
     def __init__(self, *, clock: Clock | None = None) -> None:
+        super().__init__(InMemoryEventTable(self))
         self.rows: list[JournalRow] = []
         self.anchored: dict[int, str] = {}
         self._clock = clock or SystemClock()
@@ -50,7 +82,7 @@ class InMemoryJournal(StoredJournal[None]):
         stream: str,
         expect: int | None = None,
         key: str = "",
-        durable: bool = True,  # noqa: ARG002  nothing here survives its process
+        durable: bool = True,
         fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
@@ -81,8 +113,8 @@ class InMemoryJournal(StoredJournal[None]):
         self,
         work: Callable[[None], Sequence[Event]],
         *,
-        durable: bool = True,  # noqa: ARG002  nothing here survives its process
-        seated: bool = False,  # noqa: ARG002  and it sits nowhere else
+        durable: bool = True,
+        seated: bool = False,
     ) -> None:
         with self.lock:
             if events := work(None):
@@ -97,42 +129,16 @@ class InMemoryJournal(StoredJournal[None]):
                 hint="record it in the process that opened the workspace, or open it without store='memory'",
             )
 
-    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
-        with self.lock:
-            rows = self.rows[:]
-        return _read(rows, max(0, after), stream)
-
-    def get(self, seq: int) -> Record | None:
-        with self.lock:
-            found = [row for row in self.rows[max(0, seq - 1) : seq] if row.seq == seq]
-        return record_of(found[0]) if found else None
-
-    def find(self, key: str) -> tuple[Record, ...]:
-        with self.lock:
-            return tuple(record_of(row) for row in self.rows if row.key == key) if key else ()
-
-    def head(self, stream: str | None = None) -> Head:
-        with self.lock:
-            if stream is None:
-                return Head(self.rows[-1].seq, self.rows[-1].digest) if self.rows else NOTHING
-            last = next((row for row in reversed(self.rows) if row.stream == stream), None)
-            return Head(last.n, last.digest) if last else NOTHING
-
     def check(self) -> Iterator[Finding]:
         with self.lock:
             rows, anchored = self.rows[:], dict(self.anchored)
         return audit(rows, anchored)
+
+    def anchored(self) -> Head:
+        return self.head()
 
     def sync(self) -> None:
         """Nothing outlives the process."""
 
     def close(self) -> None:
         """Nothing to let go."""
-
-
-def _read(rows: list[JournalRow], after: int, stream: str | None) -> Iterator[Record]:
-    for expected, row in enumerate(rows[after:], after + 1):
-        if row.seq != expected:
-            raise missing(expected)
-        if stream in (None, row.stream):
-            yield record_of(row)

@@ -9,7 +9,6 @@ at the time of the call is all up to the last record then.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +23,7 @@ from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.anchor import Anchoring
-from takeback.storage.journal.batch import NOTHING, Batch, missing, record_of, unreadable
+from takeback.storage.journal.batch import NOTHING, Batch, unreadable
 from takeback.storage.journal.group_commit import (
     JournalHeads,
     Line,
@@ -43,7 +42,7 @@ from takeback.storage.journal.sqlite.lease_table import SqliteLeaseTable
 from takeback.storage.journal.sqlite.outbox_table import SqliteOutboxTable
 from takeback.storage.journal.sqlite.relocation import SqliteMoving, refuse_shut
 from takeback.storage.journal.sqlite.session import SqliteSession
-from takeback.storage.journal.stored_journal import StoredJournal
+from takeback.storage.journal.stored_journal import HIGHEST, StoredJournal
 from takeback.storage.journal.verify import StoredOrTorn, audit
 from takeback.system.clock import SystemClock
 from takeback.system.crash_points import crash_point, reach
@@ -69,6 +68,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
     seats = None  # it is with its folder
 
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
+        super().__init__(statements.SqliteEventTable())
         self.path = path
         self._anchoring = Anchoring(path.with_suffix(".anchor"), "the state folder", fresh=True)
         self.anchor = self._anchoring.file
@@ -190,14 +190,14 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
 
     def _seal(self, db: apsw.Connection, head: Head, group: Sequence[PendingAppend]) -> Sealed:
         """Put the events of a group behind the end of the journal, which nobody else moves now."""
-        earlier = {key: found for key in keys_of(group) if (found := statements.find(db, key))}
+        earlier = {key: found for key in keys_of(group) if (found := self.events.find(db, key))}
         if any(waiting.batch.key not in earlier for waiting in group):
             self._session.refuse_replaced()
             if not self._anchoring.is_trusted:
                 refuse_shut(db)  # its anchor goes on with the journal, which is elsewhere now
             self._anchoring.trust(head, lambda after: statements.digests(db, after=after))
         known = self._view.ends if self._view.head == head else {}
-        ends = {stream: statements.head(db, stream) for stream in streams_of(group) - known.keys()}
+        ends = {stream: self.events.head(db, stream) for stream in streams_of(group) - known.keys()}
         fences = fences_of(group)
         held = self.lease_table.held(db, fences) if fences else ()
         return seal(group, JournalHeads(head, {**known, **ends}), earlier, self._clock.now_us(), held)
@@ -205,7 +205,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
     def _settle(self, db: apsw.Connection) -> None:
         """Find out what became of a group whose leader was interrupted: it must not be written again."""
         if (doubt := self._doubt) and doubt.rows:
-            found = statements.get(db, doubt.rows[0][0])
+            found = self.events.get(db, doubt.rows[0][0])
             if found and found[4] == doubt.rows[0][4]:
                 self._finish(doubt, durable=doubt.durable)
         self._doubt = None
@@ -228,15 +228,6 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         sealed.tell()
         self._doubt = None
 
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """Held by whoever is using the connection."""
-        return self._session.lock
-
-    def using(self) -> SqliteSession:
-        """For the outbox: the connection, to look at, under the lock."""
-        return self._session
-
     @cached_property
     def outbox(self) -> StoredOutbox[apsw.Connection]:
         return StoredOutbox(self, self.outbox_table)
@@ -249,31 +240,15 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
     def moving(self) -> SqliteMoving:
         return SqliteMoving(self)
 
-    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
-        with self._session.lock, self._session as db:
-            end = statements.head(db, stream).count
-            start = max(0, after) if stream is None else statements.count_at(db, stream, after)
-        return self._records(start, end, stream)
-
-    def get(self, seq: int) -> Record | None:
-        with self._session.lock, self._session as db:
-            row = statements.get(db, seq)
-        return record_of(row) if row else None
-
-    def find(self, key: str) -> tuple[Record, ...]:
-        with self._session.lock, self._session as db:
-            return statements.find(db, key)
-
-    def head(self, stream: str | None = None) -> Head:
-        with self._session.lock, self._session as db:
-            return statements.head(db, stream)
-
     def check(self) -> Iterator[Finding]:
         # The anchor first: it is then never ahead of what is read after it, whoever appends meanwhile.
         anchored, findings = self._anchoring.read(is_needed=self._last_readable() > 0)
         yield from findings
         yield from self._check_database()
         yield from audit(self._rows(max(anchored, default=0)), anchored)
+
+    def anchored(self) -> Head:
+        return self._anchoring.last()
 
     def sync(self) -> None:
         self.anchor.sync()
@@ -289,32 +264,17 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         """In a child nobody else is there: those who stood in line, and whoever led, are threads of the parent."""
         self._line = Line()
 
-    # Reading
+    # Reading what is damaged
 
-    def _records(self, at: int, end: int, stream: str | None) -> Iterator[Record]:
-        """Records by place, in the journal or in a stream; pages keep both memory and transactions short."""
-        column = 0 if stream is None else 2
-        while at < end:
-            try:
-                rows = self._page(at, end, stream)
-            except CorruptionError as error:
-                raise unreadable(at + 1, stream, error) from error
-            if not rows:
-                raise missing(at + 1, stream)
-            for row in rows:
-                at += 1
-                if row[column] != at:
-                    raise missing(at, stream)
-                yield record_of(row)
-
-    def _page(self, at: int, end: int, stream: str | None = None) -> list[Stored]:
-        with self._session.lock, self._session as db:
-            return statements.page(db, at, end, stream)
+    def page(self, after: int, end: int, stream: str | None = None) -> list[Stored]:
+        try:
+            return super().page(after, end, stream)
+        except CorruptionError as error:
+            raise unreadable(after + 1, stream, error) from error
 
     def _check_database(self) -> Iterator[Finding]:
         try:
-            with self._session.lock, self._session as db:
-                texts = statements.integrity(db)
+            texts = self.ask(statements.integrity)
         except CorruptionError as error:
             texts = [error.message]
         for text in texts:
@@ -325,7 +285,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         at, end = statements.LOWEST, max(anchored_max, self._last_readable())
         while True:
             try:
-                rows = self._page(at, statements.HIGHEST)
+                rows = self.page(at, HIGHEST)
             except CorruptionError:
                 at = max(at, 0) + 1
                 if at > end:
@@ -346,8 +306,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
 
     def _probe(self, seq: int) -> list[StoredOrTorn]:
         try:
-            with self._session.lock, self._session as db:
-                row = statements.get(db, seq)
+            row = self.ask(lambda db: self.events.get(db, seq))
             return [row] if row else []
         except CorruptionError:
             return [(seq, "", 0, "", "", None)]
