@@ -321,7 +321,8 @@ def test_an_undo_cut_short_between_a_file_and_a_folder_is_finished(world: World,
 
 
 def item_of(caught: pytest.ExceptionInfo[takeback.RollbackIncomplete], name: str) -> e.Item:
-    return next(item for item in caught.value.report.items if str(item.target) == name)
+    found: e.Item = next(item for item in caught.value.report.items if str(item.target) == name)
+    return found
 
 
 def human_at(world: World, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:

@@ -70,7 +70,7 @@ def _run(copy: Path, tests: Sequence[str]) -> int:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=limit_memory,
+        preexec_fn=limit_memory,  # noqa: PLW1509  it only sets a limit
     ) as started:
         try:
             code = started.wait(LIMIT_S)

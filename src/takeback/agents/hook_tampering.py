@@ -16,7 +16,6 @@ from takeback.core.change import OUTSIDE, Target, Version
 from takeback.core.codec import path_of, text_of
 from takeback.errors import TakebackError, UsageError
 from takeback.settings import agent_files, environment
-from takeback.workspace.describe import OUTSIDE
 from takeback.workspace.workspace import Workspace
 
 

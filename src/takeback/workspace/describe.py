@@ -5,7 +5,6 @@ from takeback.engine.describe.replay import ReplayMoment, RunSnapshot, run_of
 from takeback.engine.describe.wording import body_of, call_text, is_call, named, short
 from takeback.engine.locks.leases import family_of, who
 from takeback.engine.locks.left_behind import is_gone
-from takeback.engine.rollback.paths import OUTSIDE
 from takeback.engine.runs.actions import NOT_ALLOWED
 from takeback.engine.runs.recorded_calls import in_doubt, stands
 from takeback.engine.tracking.tracker import is_part
@@ -14,7 +13,6 @@ from takeback.resources.git.words import MINOR as MINOR_OF_GIT
 __all__ = [
     "MINOR_OF_GIT",
     "NOT_ALLOWED",
-    "OUTSIDE",
     "Diff",
     "ReplayMoment",
     "RunSnapshot",

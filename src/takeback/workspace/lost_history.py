@@ -31,9 +31,9 @@ class Lost(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.noted:
             return (
-                f"the history of {self.root} is older than what was recorded: record {self.noted:,} of it is missing or "
-                f"another one, so {self.state} was cut or replaced by an older copy, and what came since cannot be "
-                "taken back"
+                f"the history of {self.root} is older than what was recorded: record {self.noted:,} of it is missing "
+                f"or another one, so {self.state} was cut or replaced by an older copy, and what came since "
+                "cannot be taken back"
             )
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.since_us / 1e6))
         return (

@@ -58,14 +58,14 @@ class InMemoryEventTable(EventTable[None]):
 
 
 class InMemoryJournal(StoredJournal[None]):
-    """The whole contract but durability. `rows` and `anchored` are open to tests that tamper with them."""
+    """The whole contract but durability. `rows` and `anchors` are open to tests that tamper with them."""
 
     seats = None
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         super().__init__(InMemoryEventTable(self))
         self.rows: list[JournalRow] = []
-        self.anchored: dict[int, str] = {}
+        self.anchors: dict[int, str] = {}
         self._clock = clock or SystemClock()
         self._process = os.getpid()
         self.lock = threading.RLock()
@@ -92,14 +92,14 @@ class InMemoryJournal(StoredJournal[None]):
                 return batch.answer(earlier)
             self.moving.refuse()
             refuse_lost(fences, self.lease_table.held(None, fences))
-            last, anchored = self.head().count, max(self.anchored, default=0)
+            last, anchored = self.head().count, max(self.anchors, default=0)
             if anchored > last:
                 raise cut(last, anchored)
             seq = last + 1
             head = self.head(batch.stream_at(seq))
             rows, records = batch.seal(seq=seq, head=head, at_us=self._clock.now_us())
             self.rows += [JournalRow(*row) for row in rows]
-            self.anchored |= {record.seq: record.digest for record in records}
+            self.anchors |= {record.seq: record.digest for record in records}
             self.outbox_table.project(None, records)
             return records
 
@@ -131,7 +131,7 @@ class InMemoryJournal(StoredJournal[None]):
 
     def check(self) -> Iterator[Finding]:
         with self.lock:
-            rows, anchored = self.rows[:], dict(self.anchored)
+            rows, anchored = self.rows[:], dict(self.anchors)
         return audit(rows, anchored)
 
     def anchored(self) -> Head:

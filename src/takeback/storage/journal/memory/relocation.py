@@ -55,7 +55,7 @@ class InMemoryMoving(StoredMoving[None]):
         fence: int,
     ) -> None:
         self._journal.rows += [JournalRow(*row) for row in fresh]
-        self._journal.anchored |= {record.seq: record.digest for record in records}
+        self._journal.anchors |= {record.seq: record.digest for record in records}
         self._journal.outbox_table.project(db, records)
         self._journal.outbox_table.adopt(queue)
         self._journal.lease_table.skip(fence)

@@ -24,7 +24,7 @@ from takeback.core.record import Record
 from takeback.core.seats import Place
 from takeback.errors import BackendError, UsageError
 from takeback.ports.clock import Clock
-from takeback.ports.journal import Finding
+from takeback.ports.journal import Finding, Head
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.anchor import Anchoring
 from takeback.storage.journal.batch import Batch
