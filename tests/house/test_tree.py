@@ -56,7 +56,6 @@ CRUMBS = {
     "shell.languages.sed_awk": "pure: one language, as the others have theirs",
     "storage.content.bucket.shelf": "objects with another life than packs",
     "storage.content.bucket.verify": "the bucket's part of verify",
-    "storage.content.memory": "an implementation of a port",
     "storage.content.packs.reader": "reading alone, without the store's state",
     "storage.content.stored_contents": "an implementation of a port, put in by the composition root",
     "storage.journal.memory.lease_table": "one backend's table, as the others have theirs",

@@ -50,6 +50,7 @@ from takeback.resources.sqlite.discovery import KnownDatabases
 from takeback.resources.sqlite.resource import Sqlite
 from takeback.resources.sqlite.transactions import SqliteDatabases
 from takeback.settings import agent_files, environment, toml
+from takeback.storage.content.memory import MemoryBlobs
 from takeback.storage.content.packs import PackStore
 from takeback.storage.content.stored_contents import StoredContents
 from takeback.storage.state import location
@@ -82,6 +83,7 @@ class WorkspaceParts:
         *,
         watching: bool = False,
         progress: Progress = silent,
+        blobs: MemoryBlobs | None = None,
     ) -> None:
         self.root = root
         self.state = state
@@ -91,6 +93,7 @@ class WorkspaceParts:
         """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
         self._watching = watching
         self.progress = progress
+        self._blobs = blobs
 
     @property
     def history(self) -> History:
@@ -124,10 +127,17 @@ class WorkspaceParts:
         self.tracker.observe()
 
     @cached_property
-    def store(self) -> PackStore:
-        """All content: on this machine, and in a bucket besides where one is configured."""
+    def store(self) -> PackStore | MemoryBlobs:
+        """All content: on this machine, and in a bucket besides where one is configured; or in memory."""
+        if self._blobs is not None:
+            return self._blobs
         where = self.state, self.kept, self.journal, self.lock
         return content.store_for(*where, self.progress, self.generation.rise)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is content to look at; to ask opens no store."""
+        return self._blobs is not None or (self.state / content.PACKS).exists()
 
     @cached_property
     def kept(self) -> location.StoreLocation:

@@ -37,7 +37,7 @@ class Upkeep:
             findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self._parts.history.breaches]
         if not findings:
             findings += disagreements(self._parts.ledger.refresh, self._parts.outbox)
-        if (self._parts.state / "packs").exists():
+        if self._parts.has_content:
             findings += self._parts.store.check(deep=deep, progress=self._parts.progress)
         if self._parts.kept.blobs and not findings:
             findings += self._check_bucket(deep=deep)

@@ -46,6 +46,7 @@ from takeback.ports.progress import Progress, silent
 from takeback.resources.files.outside.roots import place_of
 from takeback.resources.postgres.guarded import GuardedDatabases
 from takeback.settings import environment, toml
+from takeback.storage.content.memory import MemoryBlobs
 from takeback.storage.state.lock import WorkspaceLock
 from takeback.system import processes
 from takeback.workspace.lost_history import FRESH, Lost
@@ -68,10 +69,14 @@ class Workspace:
         *,
         watching: bool = False,
         progress: Progress = silent,
+        blobs: MemoryBlobs | None = None,
     ) -> None:
+        """`blobs` has the content, where it is not kept in the state folder."""
         self.root = root
         self.state = state
-        self.parts = WorkspaceParts(root, state, journal, watching=watching, progress=progress)
+        self.parts = WorkspaceParts(root, state, journal, watching=watching, progress=progress, blobs=blobs)
+        self.closed: Callable[[], object] = lambda: None
+        """Called when it has been closed."""
         self.notices = self.parts.notices
         """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
         self._upkeep = Upkeep(self.parts)
@@ -621,7 +626,9 @@ class Workspace:
                 self.recover()
 
     def close(self) -> None:
+        """Close it. Where its history is in memory, that and the private state folder end with it."""
         self.parts.close()
+        self.closed()
 
     def __enter__(self) -> Workspace:
         return self

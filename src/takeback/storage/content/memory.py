@@ -1,4 +1,4 @@
-"""The store's twin in memory: the same promises, for tests and for stores that need not last."""
+"""The content store in memory: the same promises but durability, for what need not outlive its process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from takeback.ports.content import Stats, Swept
 from takeback.ports.journal import Finding
 from takeback.ports.progress import Progress, silent
 from takeback.storage.content.names import lost, text_name
+from takeback.storage.content.unshared import UnsharedStore
 
 
-class MemoryBlobs:
-    """Blobs in a dict."""
+class MemoryBlobs(UnsharedStore):
+    """Blobs in a dict. They live as long as their process, and no other process sees them."""
 
     def __init__(self) -> None:
         self._blobs: dict[bytes, bytes] = {}
@@ -55,8 +56,13 @@ class MemoryBlobs:
     def stats(self) -> Stats:
         return Stats(packs=0, blobs=len(self._blobs), bytes=self.size_bytes(), index_bytes=0)
 
-    def check(self, *, deep: bool = False) -> Iterator[Finding]:
-        for digest, data in self._blobs.items() if deep else ():
+    def check(
+        self,
+        *,
+        deep: bool = False,
+        progress: Progress = silent,  # noqa: ARG002  it is over at once
+    ) -> Iterator[Finding]:
+        for digest, data in list(self._blobs.items()) if deep else ():
             if blake3(data).digest() != digest:
                 yield Finding(place="memory", what=f"the content {text_name(digest)} is damaged")
 

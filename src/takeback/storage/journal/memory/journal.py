@@ -1,7 +1,8 @@
-"""A journal that lives as long as its process: for tests, and for whoever wants no file."""
+"""A journal that lives as long as its process: for short-lived agents and users' tests, `store="memory"`."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 from takeback.core import ids
 from takeback.core.events import Event
 from takeback.core.record import Record
+from takeback.errors import UsageError
 from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
 from takeback.ports.relocation import Stored
@@ -65,6 +67,7 @@ class InMemoryJournal(StoredJournal[None]):
         self.rows: list[JournalRow] = []
         self.anchors: dict[int, str] = {}
         self._clock = clock or SystemClock()
+        self._process = os.getpid()
         self.lock = threading.RLock()
         self.moving = InMemoryMoving(self)
         self.lease_table = InMemoryLeaseTable(self.moving.refuse)
@@ -83,6 +86,7 @@ class InMemoryJournal(StoredJournal[None]):
         fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
+        self._refuse_forked()
         with self.lock:
             if earlier := self.find(key):
                 return batch.answer(earlier)
@@ -115,6 +119,15 @@ class InMemoryJournal(StoredJournal[None]):
         with self.lock:
             if events := work(None):
                 self.append(events, stream=ids.WORKSPACE)
+
+    def _refuse_forked(self) -> None:
+        """What a copy of the process wrote into its copy of the memory would be lost without a word."""
+        if os.getpid() != self._process:
+            raise UsageError(
+                f"this history is in the memory of process {self._process}, and this is a fork of it; nothing was "
+                "recorded",
+                hint="record it in the process that opened the workspace, or open it without store='memory'",
+            )
 
     def check(self) -> Iterator[Finding]:
         with self.lock:
