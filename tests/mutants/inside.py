@@ -131,6 +131,8 @@ class Inside:
             limit_s = LIMIT_S + int(2 * sum(self.seconds[item.nodeid] for item in chosen))
             resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
             limit_memory(os.getpid())
+            # What the process before the fork had open is lost here, which pytest would blame on the test.
+            sys.unraisablehook = lambda _: None
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
