@@ -29,17 +29,19 @@ class Subject:
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
+    one_by_one: bool = False  # where they share a service that each begins anew
 
 
 SUBJECTS = {
     "core": Subject(("core",), ("tests/core",)),
     "rollback": Subject(
         ("engine/rollback/rollback.py", "engine/tracking/recovery.py"),
-        ("tests/engine", "tests/world/test_conflicts.py", "tests/runs"),
+        ("tests/engine", "tests/world/test_conflicts.py", "tests/runs", "tests/machines"),
+        one_by_one=True,
     ),
     "restore": Subject(
         ("resources/files/put_back/restore.py", "resources/files/put_back/exchange.py"),
-        ("tests/engine", "tests/resources", "tests/agents/test_settings_race.py", "tests/world"),
+        ("tests/engine", "tests/world", "tests/resources", "tests/agents/test_settings_race.py"),
     ),
 }
 
@@ -58,7 +60,8 @@ def main(arguments: Sequence[str]) -> int:
         subject = SUBJECTS.get(name) or next((s for s in SUBJECTS.values() if name.startswith(s.files)), None)
         if subject is None:
             parser.error(f"{name} is neither a subject nor a file of one")
-        wrong += _judged(subject, subject.files if name in SUBJECTS else (name,), chosen.n)
+        workers = 1 if subject.one_by_one else chosen.n
+        wrong += _judged(subject, subject.files if name in SUBJECTS else (name,), workers)
     return 1 if wrong else 0
 
 
@@ -71,7 +74,7 @@ def _judged(subject: Subject, files: Sequence[str], workers: int) -> int:
 
     def tell(mutant: Mutant, result: str) -> None:
         results[mutant] = result
-        if result == LIVES and mutant.key not in _listed().get(_file(mutant), ()):
+        if result == LIVES and mutant.key not in listed().get(_file(mutant), ()):
             _say(f"these tests let it live: {_file(mutant)}:{mutant.line} {mutant.key}")
         if len(results) % 100 == 0:
             _say(f"{len(results):,} of {len(every):,} faults tried")
@@ -83,7 +86,7 @@ def _judged(subject: Subject, files: Sequence[str], workers: int) -> int:
     if read:
         _say(f"{len(read):,} faults to try in copies of the checkout")
         alive |= {mutant for mutant, lives in try_in_copies(read, subject.tests, workers) if lives}
-    known = {(file, key) for file, keys in _listed().items() for key in keys}
+    known = {(file, key) for file, keys in listed().items() for key in keys}
     living = {(_file(mutant), mutant.key): mutant for mutant in every if mutant in alive}
     for name in sorted(living.keys() - known):
         print(f"lives: {name[0]}:{living[name].line} {name[1]}")
@@ -107,7 +110,7 @@ def _file(mutant: Mutant) -> str:
     return mutant.path.relative_to(SOURCE).as_posix()
 
 
-def _listed() -> dict[str, dict[str, str]]:
+def listed() -> dict[str, dict[str, str]]:
     """Return, for each file, the faults that change nothing, with the reason."""
     return tomllib.loads(LISTED.read_text(encoding="utf-8"))
 

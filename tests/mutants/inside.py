@@ -86,8 +86,8 @@ class Inside:
         measured.stop()
         data = measured.get_data()
         for file in data.measured_files():
-            for reached, tests in data.contexts_by_lineno(file).items():
-                self.through.setdefault((file, reached), set()).update(set(tests) - {""})
+            for number_of_line, tests in data.contexts_by_lineno(file).items():
+                self.through.setdefault((file, number_of_line), set()).update(set(tests) - {""})
         for found in gc.get_objects():
             if isinstance(found, functools._lru_cache_wrapper):
                 found.cache_clear()
@@ -131,6 +131,8 @@ class Inside:
             limit_s = LIMIT_S + int(2 * sum(self.seconds[item.nodeid] for item in chosen))
             resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
             limit_memory(os.getpid())
+            # What the process before the fork had open is lost here, which pytest would blame on the test.
+            sys.unraisablehook = lambda _: None
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
