@@ -32,7 +32,6 @@ CRUMBS = {
     "agents.hook_removal": "the use case of `uninstall`, which is not the command line's",
     "agents.settings.failing_open": "pure: the line of shell that stands in users' settings",
     "agents.settings.opencode": "pure: one agent's settings, as the others have theirs",
-    "agents.hook_removal": "a use case: the command that asks for it keeps the words",
     "cli.progress": "drawing on a terminal",
     "cli.render.sessions": "values in, lines out",
     "cli.render.worker": "values in, lines out",
