@@ -41,7 +41,7 @@ class Ours:
 
     def verify_tree(self) -> None:
         """Read and hash every file, and compare it with what is recorded."""
-        assert not self.tb.files.audit()
+        assert not self.tb.parts.files.audit()
 
     def verify(self) -> None:
         """Read and hash everything, in the tree and in the store."""

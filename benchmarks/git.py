@@ -80,7 +80,7 @@ def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
     found: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
         with open_workspace(root, home=home, watching=False) as tb:
-            for part in tb.observed:
+            for part in tb.parts.observed:
                 found[part.name].append(cpu_ms(part.mark, 1))
     return min(found["files"]), min(found["git"])
 
@@ -89,12 +89,12 @@ def measure(folder: Path, refs: int, rounds: int, kind: str) -> float:
     root, home = folder / f"work {kind}", folder / f"state {kind}"
     repository(root, refs, kind)
     with open_workspace(root, home=home, watching=False) as tb:
-        first = cpu_ms(tb.git.mark, 1)
+        first = cpu_ms(tb.parts.git.mark, 1)
         tb.save("first")
         time.sleep(0.05)
-        tb.git.mark()
-        files, same = cpu_ms(tb.files.mark, rounds), cpu_ms(tb.git.mark, rounds)
-        moved = min(cpu_ms(tb.git.mark, 1) for _ in moves(root, rounds))
+        tb.parts.git.mark()
+        files, same = cpu_ms(tb.parts.files.mark, rounds), cpu_ms(tb.parts.git.mark, rounds)
+        moved = min(cpu_ms(tb.parts.git.mark, 1) for _ in moves(root, rounds))
     opened = reopened_ms(root, home, rounds)
     listing = child_ms(root, "for-each-ref", rounds=rounds)
     status = child_ms(root, "status", "--porcelain", rounds=rounds)

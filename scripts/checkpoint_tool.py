@@ -2,7 +2,7 @@
 """Checkpoints that survive a restart: start, update, resume, complete, list, prune, check.
 
 One file that needs only Python 3.11: copy it where it is needed. It is made from Takeback's own modules by
-`python -m takeback.workflows.bundle`; change it there.
+`./dev docs`; change it there.
 """
 
 from __future__ import annotations
@@ -135,6 +135,15 @@ class RefusedError(ConflictError):
     """Policy or safety says no; nothing was started."""
 
     code = "refused"
+
+    def __init__(self, message: str, hint: str = "", *, how: str = "", report: Any = None) -> None:
+        super().__init__(message, hint, report=report)
+        self.how = how
+        """How whoever owns the rules could allow it. For a human: a model might do it, so `str()` leaves it out."""
+
+
+class RefusedByRule(RefusedError):
+    """A rule that a human wrote down says no to a command; nothing was started."""
 
 
 class InvariantBroken(ConflictError):

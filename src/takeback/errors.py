@@ -122,6 +122,15 @@ class RefusedError(ConflictError):
 
     code = "refused"
 
+    def __init__(self, message: str, hint: str = "", *, how: str = "", report: Any = None) -> None:
+        super().__init__(message, hint, report=report)
+        self.how = how
+        """How whoever owns the rules could allow it. For a human: a model might do it, so `str()` leaves it out."""
+
+
+class RefusedByRule(RefusedError):
+    """A rule that a human wrote down says no to a command; nothing was started."""
+
 
 class InvariantBroken(ConflictError):
     """Something that must hold does not; the run stops at once, and nothing is tried again."""

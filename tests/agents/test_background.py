@@ -93,7 +93,7 @@ class Client(Agent):
     def let(self, action: RecordedAction) -> None:
         """Let it work, and wait until nothing of it lives."""
         os.write(self._gate, b"go\n")
-        wait_for(lambda: not self._tb.tracker.living(action.id))
+        wait_for(lambda: not self._tb.parts.tracker.living(action.id))
 
     def close(self) -> None:
         """Whatever waits finds the gate gone."""
@@ -132,7 +132,7 @@ def test_what_a_call_left_behind_is_taken_back_with_it(
     assert action.life is Life.BACKGROUND
     with pytest.raises(RunBusy, match="still has processes running") as busy:
         tb.undo(action.id)
-    assert f"kill {' '.join(map(str, tb.tracker.living(action.id)))}" in busy.value.hint
+    assert f"kill {' '.join(map(str, tb.parts.tracker.living(action.id)))}" in busy.value.hint
     client.let(action)
     assert not (desk / "src").exists()
     report = tb.undo()

@@ -12,6 +12,7 @@ from takeback.agents import settings
 from tests.world.cli import Workspace
 
 from .desk import Desk
+from .driving import Agent, asks, refusal
 
 
 @pytest.fixture
@@ -69,3 +70,51 @@ def test_an_agent_does_not_take_out_its_own_hooks(desk: Desk, world: Workspace) 
     done = world.run("run", "--", sys.executable, "-m", "takeback", "uninstall", "claude-code")
     assert done.code == 3 and "only a human takes out the hooks" in done.stderr
     assert world.read(PLACE) == kept
+
+
+# The user's own settings, which hold for every project
+
+
+def test_hooks_in_the_users_own_settings_are_watched_too(
+    desk: Desk, world: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(desk.user))
+    desk.do("install", "--user", "claude-code")
+    mine = desk.settings("claude-code", user=True)
+    kept = mine.read_text()
+    desk.do("save")
+    assert desk.do("status").stderr == ""
+    desk.do("run", "--name", "clever", "--", "sh", "-c", f"echo '{{}}' > {mine}")
+    action = world.action("clever")
+    assert f"the hooks of Claude Code in {mine} were taken out by {action}" in desk.do("status").stderr
+    desk.do("undo", action)
+    assert mine.read_text() == kept and desk.do("status").stderr == ""
+
+
+@pytest.mark.parametrize("autopilot", [False, True])
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini", "opencode", "cursor"])
+def test_an_agent_is_held_from_the_users_own_settings(
+    agent: str, autopilot: bool, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(desk.user))
+    monkeypatch.setenv("TAKEBACK_HOME", str(desk.home))
+    if autopilot:
+        desk.human("takeback.toml", "[agents]\nautopilot = true\n")
+    mine = desk.settings(agent, user=True)
+    mine.parent.mkdir(parents=True)
+    mine.write_text("{}")
+    client = Agent("claude-code", desk.root)
+    client.prompt("go", "p1")
+    calls = [
+        ("Bash", {"command": f"echo x > {mine}"}),
+        ("Bash", {"command": f"rm -r ~/{mine.relative_to(desk.user).parts[0]}"}),
+        ("Bash", {"command": f"cp a ~/{mine.relative_to(desk.user)}"}),
+        ("Write", {"file_path": str(mine), "content": ""}),
+    ]
+    for number, (tool, args) in enumerate(calls):
+        answer = client.pre(tool, args, f"c{number}")
+        assert "can switch off its own protection" in refusal(answer), (tool, args)
+        assert asks(answer) is not autopilot
+    beside = mine.parent / "notes.txt"
+    harmless = client.pre("Write", {"file_path": str(beside), "content": "x"}, "c9")
+    assert not asks(harmless) and not refusal(harmless)

@@ -126,7 +126,8 @@ def test_an_answer_that_is_lost_is_given_again(desk: Path, tb: Workspace) -> Non
     given |= {"prompt_id": "p2", "prompt": "go on"}
     code = (
         "import os, signal, sys; from takeback.system import crash_points; from takeback.agents import once\n"
-        f"crash_points.set_hook(lambda name: name == {rollback_news.TOLD!r} and os.kill(os.getpid(), signal.SIGKILL))\n"
+        f"die = lambda name: name == {rollback_news.TOLD!r} and os.kill(os.getpid(), signal.SIGKILL)\n"
+        "crash_points.set_hook(die)\n"
         "once.main(['claude-code'])"
     )
     killed = subprocess.run(

@@ -47,7 +47,7 @@ def test_an_interrupted_action_is_called_so(inside: Inside) -> None:
         gone = msgspec.structs.replace(this_process(), pid=2**22 + 1)
         marks = tuple(tb.history.marks.values())
         began = e.ActionBegan("nightly", e.Effect.RESTORABLE, marks=marks, process=gone)
-        record = tb.ledger.append([e.RunBegan("nightly"), began], "")[1]
+        record = tb.parts.ledger.append([e.RunBegan("nightly"), began], "")[1]
     inside.human("plan.md", "new\n")
     inside.do("save")
     assert "interrupted" in row(inside, record.id)
@@ -56,14 +56,14 @@ def test_an_interrupted_action_is_called_so(inside: Inside) -> None:
 def several(world: Workspace) -> tuple[str, list[str]]:
     """A run of two actions, as a program with steps will record them."""
     with open_workspace(world.root, home=world.home, watching=False) as tb:
-        (run,) = tb.ledger.append([e.RunBegan("add billing", actor="planner")], "")
+        (run,) = tb.parts.ledger.append([e.RunBegan("add billing", actor="planner")], "")
         actions = []
         for name in ("edit", "migrate"):
-            marks = tb.tracker.observe()
+            marks = tb.parts.tracker.observe()
             began = e.ActionBegan(name, e.Effect.RESTORABLE, marks=marks)
-            (record,) = tb.ledger.append([began], run.id)
+            (record,) = tb.parts.ledger.append([began], run.id)
             world.human(f"by-{name}", "x")
-            tb.tracker.end(record.id, e.Outcome.DONE)
+            tb.parts.tracker.end(record.id, e.Outcome.DONE)
             actions.append(record.id)
     return run.id, actions
 

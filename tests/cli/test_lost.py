@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from takeback.core import events as e
+from takeback.core import ids
+from takeback.settings import environment
 from takeback.workspace.opening import open_workspace
 from tests.agents.driving import Agent, refusal
 from tests.world.cli import Result, Workspace
@@ -172,3 +175,69 @@ def test_the_daemon_remembers_what_it_had_open(world: Workspace, monkeypatch: py
     with pool.workspace(world.root) as opened:
         assert opened.lost is not None
     pool.close()
+
+
+# An old copy of the state folder in the place of the one of today
+
+OLDER = "is older than what was recorded"
+
+
+@pytest.fixture
+def older(world: Workspace, tmp_path: Path) -> Workspace:
+    """A workspace in whose last action `b` was removed, with a state folder that knows only that `a` was."""
+    world.human("b", "mine")
+    world.save()
+    shutil.copytree(world.home, tmp_path / "copy")
+    world.agent("rm b")
+    shutil.rmtree(world.home)
+    shutil.copytree(tmp_path / "copy", world.home)
+    return world
+
+
+def test_an_older_copy_of_the_history_is_told_everywhere(older: Workspace) -> None:
+    assert OLDER in older.do("status").said and "takeback init --fresh" in older.do("status").said
+    assert older.do("status", "--json").json["lost"]["since"]
+    assert OLDER in older.do("verify", code=5).said
+    assert OLDER in older.do("doctor", code=5).said
+    assert OLDER in older.do("save").said
+
+
+def test_an_older_copy_of_the_history_takes_nothing_else_back(older: Workspace) -> None:
+    for words in (("undo",), ("redo",)):
+        assert OLDER in older.do(*words, code=5).said
+    assert not older.has("a")
+    older.undo(older.action("agent"))
+    assert older.read("a") == "mine", "what is named is meant"
+
+
+def test_what_is_recorded_after_it_does_not_hide_it(older: Workspace) -> None:
+    for name in ("c", "d", "e"):
+        assert OLDER in older.agent(f"touch {name}").said
+    assert OLDER in older.do("verify", code=5).said
+    older.do("init", "--fresh")
+    assert OLDER not in older.do("status").said
+    older.do("verify")
+    older.undo()
+    assert not older.has("e")
+    older.agent("touch f")
+    assert OLDER not in older.do("status").said
+
+
+def test_a_note_that_is_behind_is_normal(world: Workspace) -> None:
+    """A power cut, or a kill, comes before what was recorded is noted elsewhere."""
+    (note,) = environment.witness_folder().glob("*.json")
+    before = note.read_bytes()
+    world.human("b", "mine")
+    world.agent("rm b")
+    assert note.read_bytes() != before
+    note.write_bytes(before)
+    world.do("verify")
+    assert OLDER not in world.do("status").said
+
+
+def test_only_what_survives_a_power_cut_is_noted(world: Workspace) -> None:
+    with open_workspace(world.root, home=world.home, watching=False) as tb:
+        tb.parts.journal.append([e.WorkspaceBegan("x", "1")], stream=ids.WORKSPACE)
+        sure = tb.parts.journal.head()
+        tb.parts.journal.append([e.WorkspaceBegan("y", "1")], stream=ids.WORKSPACE, durable=False)
+        assert tb.parts.journal.durable_head() == sure

@@ -108,6 +108,17 @@ def test_a_broken_rule_says_which_step_which_rule_and_how_to_allow_it(call: Call
     assert all(b["how_to_allow"] for b in data.json["broken"])
 
 
+def test_inside_of_an_action_nobody_is_told_how_to_allow_it(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(step("write", "write", path="../x"))
+    monkeypatch.setenv("TAKEBACK_ACTION", "w-1:a5")
+    for words in (("check", "plan.json"), ("check", "plan.json", "--json"), ("run", "plan.json")):
+        said = call("plan", *words)
+        assert said.code == 3 and "paths.outside" in said.stdout + said.stderr
+        assert "takeback.toml" not in said.stdout + said.stderr
+
+
 def test_on_autopilot_nobody_can_be_asked(call: Call) -> None:
     plan(step("mail", "send", to="x"))
     assert call("plan", "check", "plan.json").code == 0

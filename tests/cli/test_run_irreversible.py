@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def test_on_autopilot_it_is_refused_and_never_started(
     assert actions(world) == []
     assert world.do("status", "--json").json["open_actions"] == []
     assert world.do("verify").code == 0
+
+
+def test_an_agent_that_is_refused_is_not_told_how_to_get_around_it(world: Workspace, remote: Path) -> None:
+    inner = f"{sys.executable} -m takeback run --autopilot -- git push origin main; true"
+    done = world.run("run", "--", "sh", "-c", inner)
+    assert not pushed(remote)
+    assert "the rule is autopilot" in done.stderr
+    assert "without --autopilot" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_an_unknown_command_runs_on_autopilot_unless_a_rule_says_otherwise(world
     world.do("undo")
     (world.root / "takeback.toml").write_text('[rules.effects]\nunknown = "deny"\n')
     refused = world.do("run", "--autopilot", "--", "make", "all", code=125)
-    assert "its effect is unknown" in refused.stderr and "effects.unknown" in refused.stderr
+    assert "this command is unknown" in refused.stderr and "effects.unknown" in refused.stderr
     assert not (world.root / "made.txt").exists()
 
 
@@ -88,3 +88,23 @@ def test_an_undo_that_passes_an_unknown_command_names_it_once(world: Workspace) 
     assert world.has("x") and not world.has("y")
     report = world.do("undo", "--json").json
     assert (report["verdict"], report["unknown"]) == ("clean", []), "it was said with the undo before"
+
+
+def test_an_undo_that_passes_an_irreversible_command_names_it(world: Workspace) -> None:
+    """Nothing of it was found here, but it is known to have destroyed something elsewhere."""
+    (world.root.parent / "deep").mkdir()
+    (world.root.parent / "deep/theirs").write_text("x")
+    words = ("sh", "-c", "find .. -path '*deep/theirs' -exec rm {} +")
+    world.do("run", "--name", "sweep", "--", *words)
+    stays = "stays      what sweep did outside the workspace"
+    nothing = world.do("undo")
+    assert "Nothing to take back" in nothing.stdout and stays in nothing.stdout
+    assert world.do("undo", "--json").json["stays"] == ["sweep"]
+    world.do("run", "--", "sh", "-c", "echo x > x")
+    assert stays not in world.do("undo", "--preview").stdout, "it came before what is taken back"
+    world.do("undo")
+    assert stays not in world.do("undo").stdout, "a rollback came since"
+    world.do("run", "--", "sh", "-c", "echo x > x")
+    world.do("run", "--name", "again", "--", *words)
+    undone = world.do("undo")
+    assert "stays      what again did outside the workspace" in undone.stdout and not world.has("x")

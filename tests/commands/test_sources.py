@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.engine.gate.rules import real_path, script_text
+from takeback.engine.gate.foresight import real_path, script_text
 from takeback.shell.classify import classify
 from takeback.shell.judgement import Judgement, Reach
 

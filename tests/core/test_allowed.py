@@ -12,7 +12,7 @@ from takeback.core.plan import PlannedStep, parse_plan
 from takeback.core.policy import (
     ALLOWED,
     Decision,
-    KnowsCommands,
+    Foreseen,
     RuleContext,
     Use,
     fits,
@@ -24,34 +24,22 @@ from takeback.core.rules import CommandRules, EffectRules, Local, Rules, Ruling
 from .test_foreseen import knows_push
 
 
-class KnowsPush:
-    """Knows that git push cannot be taken back, and looks at the commands of a line one by one."""
-
-    def __call__(self, command: str | Sequence[str]) -> Any:
-        found = map(knows_push, self._parts(command))
-        return next((one for one in found if one.effect is Effect.IRREVERSIBLE), knows_push("ls"))
-
-    def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
-        pushes = [part for part in self._parts(command) if part.startswith("git push")]
-        return all(any(fits(pattern, part, begins=True) for pattern in patterns) for part in pushes)
-
-    def pattern(self, command: str | Sequence[str]) -> str:
-        return next((part for part in self._parts(command) if part.startswith("git push o")), "")
-
-    def _parts(self, command: str | Sequence[str]) -> list[str]:
-        line = command if isinstance(command, str) else " ".join(command)
-        return [part.strip() for part in line.split("&&")]
+def _parts(command: str | Sequence[str]) -> list[str]:
+    line = command if isinstance(command, str) else " ".join(command)
+    return [part.strip() for part in line.split("&&")]
 
 
-class KnowsMake(KnowsPush):
-    """Knows besides that of what is made nobody knows what it does."""
+def knows_each_push(command: str | Sequence[str]) -> Foreseen:
+    """Know that git push cannot be taken back, and look at the commands of a line one by one."""
+    pushes = tuple(part for part in _parts(command) if part.startswith("git push"))
+    if not pushes:
+        return Foreseen(irreversible=())
+    pattern = next((part for part in pushes if part.startswith("git push o")), "")
+    return Foreseen(Effect.IRREVERSIBLE, "it pushes", pushes, pattern)
 
-    def __call__(self, command: str | Sequence[str]) -> Any:
-        return knows_push(command)
 
-
-GROUND = RuleContext("/work", foresee=KnowsPush())
-MAKES = RuleContext("/work", foresee=KnowsMake())
+GROUND = RuleContext("/work", foresee=knows_each_push)
+MAKES = RuleContext("/work", foresee=knows_push)
 
 
 def judge(
@@ -64,9 +52,11 @@ def judge(
     return judge_call(rules, "m:f", effect, args, ground, uncaptured=uncaptured)
 
 
-def test_it_knows_commands() -> None:
-    assert [isinstance(one, KnowsCommands) for one in (GROUND.foresee,)] == [True]
-    assert [isinstance(one, KnowsCommands) for one in (knows_push,)] == [False]
+def test_of_what_is_not_known_nothing_is_permitted() -> None:
+    assert not Foreseen(Effect.IRREVERSIBLE, "it pushes").is_permitted(["git push", "*"])
+    unread = RuleContext("/work", foresee=knows_push)
+    assert judge("git push", ground=unread, allow=("git push", "*")).do is Ruling.ASK
+    assert Foreseen(irreversible=()).is_permitted([])
 
 
 def test_what_is_allowed_is_not_asked_about() -> None:

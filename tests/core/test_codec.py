@@ -161,6 +161,25 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.parametrize(
+    "text, recorded",
+    [
+        ("", ""),
+        (
+            "gr\u00fc\u00df dich \\ und\nweiter",
+            "gr\u00fc\u00df dich \\ und\nweiter",
+        ),  # every reader can hold it
+        ("rm a\udcff", "rm a\\xff"),
+        ("\udce9 c:\\d", "\\xe9 c:\\\\d"),
+    ],
+)
+def test_a_text_that_is_not_utf_8_is_written_so_that_every_reader_can_hold_it(
+    text: str, recorded: str
+) -> None:
+    assert codec.written(text) == recorded
+    assert codec.written(recorded) == recorded
+
+
 def test_what_a_stored_event_leaves_out_means_what_it_always_meant() -> None:
     """A default is not written down, so another one would change what old journals say."""
     found = {

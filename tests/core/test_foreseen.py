@@ -90,9 +90,9 @@ def test_unknown_is_allowed_unless_a_rule_says_otherwise() -> None:
 
 
 def test_a_refusal_shows_how_to_declare_a_function() -> None:
-    how = judge_call(Rules(), "shop.mail:send", Effect.UNKNOWN, {}, GROUND, undeclared=True).how
-    assert 'run.call(send, …, effect="…") or takeback.action(effect="…")(send)' in how
-    assert 'unknown = "allow" in [rules.effects] of takeback.toml' in how
+    refused = judge_call(Rules(), "shop.mail:send", Effect.UNKNOWN, {}, GROUND, undeclared=True)
+    assert 'run.call(send, …, effect="…") or takeback.action(effect="…")(send)' in refused.hint
+    assert refused.how == 'set unknown = "allow" in [rules.effects] of takeback.toml'
 
 
 def test_without_anybody_who_knows_commands_nothing_is_raised() -> None:

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from takeback.core import policy
 from takeback.core.events import Effect
 from takeback.core.plan import Plan, PlannedStep, parse_plan
-from takeback.core.policy import Broken, Decision, RuleContext, Use, judge_call, paths_in
+from takeback.core.policy import (
+    Broken,
+    Decision,
+    Foreseen,
+    RuleContext,
+    Use,
+    judge_call,
+    judge_typed,
+    paths_in,
+)
 from takeback.core.rules import (
     CommandRules,
     EffectRules,
@@ -476,3 +485,26 @@ def test_names_that_may_mean_anything_are_paths_where_they_look_like_one() -> No
     assert set(paths_in(args)) == {"/v/a", "../b", "/v/c ä%zz", "/v/e", "~/f", "/v/g"}
     assert list(paths_in({"source": "/v/a"}, ["source"])) == ["/v/a"]
     assert judge(rules(paths={"deny": ["/v"], "outside": ["/v"]}), uri="file:///v").rule == "paths.deny"
+
+
+@pytest.mark.parametrize(
+    "effects, commands, found, allowed, rule",
+    [
+        ({}, {}, Effect.UNKNOWN, False, ""),
+        ({}, {}, Effect.IRREVERSIBLE, False, ""),
+        ({"unknown": Ruling.ALLOW}, {}, Effect.UNKNOWN, False, ""),
+        ({"unknown": Ruling.ASK}, {}, Effect.UNKNOWN, False, "ask effects.unknown"),
+        ({"unknown": Ruling.DENY}, {}, Effect.IRREVERSIBLE, False, ""),
+        ({"irreversible": Ruling.ASK}, {}, Effect.IRREVERSIBLE, False, "ask effects.irreversible"),
+        ({"irreversible": Ruling.DENY}, {}, Effect.IRREVERSIBLE, True, ""),
+        ({"none": Ruling.DENY}, {}, Effect.NONE, False, ""),
+        ({}, {"ask": ("rm",)}, Effect.NONE, True, "ask commands.ask"),
+        ({"unknown": Ruling.ASK}, {"deny": ("rm",)}, Effect.UNKNOWN, False, "deny commands.deny"),
+    ],
+)
+def test_of_a_command_that_is_typed_only_what_is_written_down_holds_it(
+    effects: dict[str, Any], commands: dict[str, tuple[str, ...]], found: Effect, allowed: bool, rule: str
+) -> None:
+    rules = Rules(effects=EffectRules(**effects), commands=CommandRules(**commands))
+    ruling = judge_typed(rules, "sudo rm -rf x", Foreseen(found, "why"), allowed=allowed)
+    assert f"{ruling.do} {ruling.rule}".removeprefix("allow ") == rule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -26,9 +27,9 @@ from takeback.core.rollback import (
     Verdict,
     compose,
     judge,
+    passed_over,
     plan_rollback,
     unknown_among,
-    unknown_passed,
 )
 from tests.core.story import Story, version
 
@@ -342,19 +343,23 @@ def test_an_undo_names_the_actions_whose_effects_are_unknown() -> None:
     assert unknown_among(story.history, UNDO, [rollback]) == ()
 
 
-def test_unknown_actions_that_an_undo_passes_over_are_named_until_the_next_rollback() -> None:
+def test_actions_that_an_undo_passes_over_are_named_until_the_next_rollback() -> None:
     story = Story()
-    assert unknown_passed(story.history, ()) == ()
+
+    def over(of: Collection[str]) -> tuple[str, ...]:
+        return tuple(action.id for action in passed_over(story.history, of))
+
+    assert over(()) == ()
     before = story.act({}, effect=Effect.UNKNOWN)
     changed = story.act({"f": "1"})
-    later = [story.act({}, effect=Effect.UNKNOWN), story.act({}, effect=Effect.UNKNOWN)]
+    later = [story.act({}, effect=Effect.UNKNOWN), story.act({}, effect=Effect.IRREVERSIBLE)]
     story.act({"g": "1"})
-    assert unknown_passed(story.history, [changed]) == tuple(later)
-    assert unknown_passed(story.history, ()) == (before, *later)
+    assert over([changed]) == tuple(later)
+    assert over(()) == (before, *later)
     story.carry_out(story.plan(select.of_ids(story.history, [changed])), UNDO)
-    assert unknown_passed(story.history, ()) == ()
+    assert over(()) == ()
     after = story.act({}, effect=Effect.UNKNOWN)
-    assert unknown_passed(story.history, ()) == (after,)
+    assert over(()) == (after,)
 
 
 def test_an_undo_names_an_unknown_action_that_may_have_made_what_it_takes_back() -> None:

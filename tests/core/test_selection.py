@@ -345,3 +345,15 @@ def test_an_intent_goes_with_its_run() -> None:
     with pytest.raises(UsageError, match="goes with its run") as caught:
         select.of_ids(story.history, [intent])
     assert f"takeback undo {run}" in caught.value.hint
+
+
+def test_what_an_action_made_is_with_all_that_happened_inside_of_it() -> None:
+    story = Story()
+    outer = story.tell(e.ActionBegan("agent", e.Effect.RESTORABLE)).id
+    inner = story.tell(e.ActionBegan("call", e.Effect.RESTORABLE, parent=outer)).id
+    change = Change(Target("files", "f"), version(""), version("1"))
+    story.tell(e.ActionEnded(inner, e.Outcome.DONE, (change,)))
+    story.tell(e.ActionEnded(outer, e.Outcome.DONE))
+    actions = story.history.actions
+    assert select.made(story.history, actions[outer]) == (change,)
+    assert select.made(story.history, actions[inner]) == (change,)

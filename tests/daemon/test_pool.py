@@ -100,7 +100,7 @@ def test_a_journal_that_cannot_be_read_for_a_moment_holds_up_nobody(
     def broken() -> None:
         raise BackendError("the journal is locked")
 
-    monkeypatch.setattr(workspace.ledger, "refresh", broken)
+    monkeypatch.setattr(workspace.parts.ledger, "refresh", broken)
     with pool.workspace(root) as again:
         again.save("second")
     assert opening.opened == ["a", "a"]

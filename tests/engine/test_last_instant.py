@@ -121,15 +121,15 @@ def test_an_interrupt_while_the_end_is_recorded_loses_no_change(
     world.write("f", "one\n")
     tb = world.open()
     tb.save()
-    id = tb.tracker.begin_single("agent")
+    id = tb.parts.tracker.begin_single("agent")
     world.write("f", "AGENT\n")
     with monkeypatch.context() as patch:
         patch.setattr(Capture, "update", after(Capture.update, interrupt))
         with pytest.raises(KeyboardInterrupt):
-            tb.tracker.end_single(id, e.Outcome.DONE)
+            tb.parts.tracker.end_single(id, e.Outcome.DONE)
     tb.close()
     tb = world.open()
-    tb.tracker.end_single(id, e.Outcome.DONE)
+    tb.parts.tracker.end_single(id, e.Outcome.DONE)
     tb.undo()
     assert world.read("f") == "one\n"
 

@@ -115,7 +115,7 @@ def test_a_cleanup_that_was_cut_short_is_no_damage_to_the_next(desk: Desk) -> No
     second = desk.tb.save()
     desk.human("sub/file", big("y"))
     third = desk.tb.save()
-    files, store = desk.tb.files, desk.tb.store
+    files, store = desk.tb.parts.files, desk.tb.parts.store
     live = files.blobs([third.taken.marks[0], old.taken.marks[0]])
     root_of_second = bytes.fromhex(second.taken.marks[0].state[3:])
     store.sweep(live | {root_of_second}, thorough=True)
@@ -176,7 +176,7 @@ def test_days_count_from_the_last_time_that_a_state_was_recorded(desk: Desk) -> 
     desk.human("plan", "new")
     tb.save("today")
     limits = RetentionLimits(keep_days=1, keep_checkpoints=0, quota_bytes=0)
-    prune(tb.journal.read(), [], tb.tracker.observed, tb.store, limits, recent.at_us + DAY_US)
+    prune(tb.journal.read(), [], tb.parts.tracker.observed, tb.parts.store, limits, recent.at_us + DAY_US)
     desk.reopen()
     desk.tb.restore(recent)
     assert desk.read("plan") == "old"
@@ -188,12 +188,16 @@ def test_content_older_than_the_days_goes(desk: Desk) -> None:
     desk.human("plan", "new")
     new = tb.save()
     limits = RetentionLimits(keep_days=1, keep_checkpoints=0, quota_bytes=0)
-    pruned = prune(tb.journal.read(), [], {"files": tb.files}, tb.store, limits, new.at_us + DAY_US)
+    pruned = prune(
+        tb.journal.read(), [], {"files": tb.parts.files}, tb.parts.store, limits, new.at_us + DAY_US
+    )
     assert (pruned.marks_kept, pruned.marks_pruned) == (1, 1)
     with pytest.raises(TakebackError):
         tb.restore(old)
     # However long ago: the last state always stays.
-    pruned = prune(tb.journal.read(), [], {"files": tb.files}, tb.store, limits, new.at_us + 900 * DAY_US)
+    pruned = prune(
+        tb.journal.read(), [], {"files": tb.parts.files}, tb.parts.store, limits, new.at_us + 900 * DAY_US
+    )
     assert pruned.marks_kept == 1
 
 

@@ -115,7 +115,7 @@ def somebody() -> Iterator[e.Process]:
 
 def begun(desk: Desk, **about: object) -> str:
     """A run as another process has recorded it."""
-    return desk.tb.ledger.append([e.RunBegan("agent", **about)], "")[0].id  # type: ignore[arg-type]
+    return desk.tb.parts.ledger.append([e.RunBegan("agent", **about)], "")[0].id  # type: ignore[arg-type]
 
 
 def settled(desk: Desk, run: str) -> tuple[Life, str]:
@@ -139,7 +139,7 @@ def test_a_run_and_its_call_stay_open_for_as_long_as_the_process_that_conducts_t
     with somebody() as conductor:
         run = begun(desk)
         call = e.ActionBegan("tool", e.Effect.RESTORABLE, process=conductor)
-        (record,) = desk.tb.ledger.append([call], run)
+        (record,) = desk.tb.parts.ledger.append([call], run)
         assert settled(desk, run) == (Life.OPEN, "")
         assert desk.tb.history.actions[record.id].life is Life.OPEN
     assert settled(desk, run) == (Life.INTERRUPTED, "its process died")
@@ -150,9 +150,9 @@ def test_of_two_that_died_the_inner_one_is_settled_first(desk: Desk) -> None:
     with somebody() as conductor:
         run = begun(desk)
         outer = e.ActionBegan("outer", e.Effect.RESTORABLE, process=conductor)
-        (first,) = desk.tb.ledger.append([outer], run)
+        (first,) = desk.tb.parts.ledger.append([outer], run)
         inner = e.ActionBegan("inner", e.Effect.RESTORABLE, process=conductor, parent=first.id)
-        (second,) = desk.tb.ledger.append([inner], run)
+        (second,) = desk.tb.parts.ledger.append([inner], run)
         desk.tb.recover()
         assert not desk.tb.notices
     desk.tb.recover()
@@ -161,7 +161,7 @@ def test_of_two_that_died_the_inner_one_is_settled_first(desk: Desk) -> None:
 
 def test_a_run_that_died_after_it_took_itself_back_without_proof_is_handed_over(desk: Desk) -> None:
     run = begun(desk)
-    ledger = desk.tb.ledger
+    ledger = desk.tb.parts.ledger
     id = ledger.append([e.ActionBegan("tool", e.Effect.RESTORABLE)], run)[0].id
     ledger.append([e.ActionEnded(id, e.Outcome.DONE)], run)
     rollback = ledger.append([e.RollbackBegan(e.RollbackKind.UNDO, (id,), ())], run)[0].id

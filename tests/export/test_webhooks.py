@@ -108,7 +108,7 @@ def whole(messages: list[Any], last: int) -> list[int]:
 def test_every_event_is_told_signed_and_in_order(tb: Workspace, ear: Ear) -> None:
     for number in range(120):
         tb.save(f"number {number}")
-    assert tb.audit.pump() == []
+    assert tb.parts.audit.pump() == []
     last = tb.journal.head().count
     assert whole(ear.messages(), last) == list(range(1, last + 1))
     assert len(ear.heard) == 2
@@ -116,21 +116,21 @@ def test_every_event_is_told_signed_and_in_order(tb: Workspace, ear: Ear) -> Non
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         mac = base64.b64encode(hmac.new(KEY, signed, hashlib.sha256).digest()).decode()
         assert headers["webhook-signature"] == f"v1,{mac}"
-    assert tb.audit.pump() == []
+    assert tb.parts.audit.pump() == []
     assert len(ear.heard) == 2  # telling is no event, and so has no end
     tb.save("one more")
-    tb.audit.pump()
+    tb.parts.audit.pump()
     assert len(ear.messages()[-1]["events"]) == 1
 
 
 def test_what_does_not_get_through_is_tried_again_as_it_was(tb: Workspace, ear: Ear) -> None:
     tb.save("first")
     ear.deaf = 2
-    (failed,) = tb.audit.pump()
+    (failed,) = tb.parts.audit.pump()
     assert "webhook to 127.0.0.1" in failed and "did not take events 1 to 3" in failed
     tb.save("second")
-    tb.audit.pump()
-    tb.audit.pump()
+    tb.parts.audit.pump()
+    tb.parts.audit.pump()
     first, second = ear.messages()
     assert (first["after"], first["through"], second["after"], second["through"]) == (0, 3, 3, 4)
 
@@ -140,7 +140,7 @@ def test_only_some_types(root: Path, ear: Ear) -> None:
     with open_workspace(root, watching=False) as tb:
         with tb.run("quiet"):
             tb.save("loud")
-        tb.audit.pump()
+        tb.parts.audit.pump()
         (message,) = ear.messages()
         assert [event["type"] for event in message["events"]] == ["checkpoint-taken"]
         assert (message["after"], message["through"]) == (0, tb.journal.head().count)
@@ -149,11 +149,11 @@ def test_only_some_types(root: Path, ear: Ear) -> None:
 def test_a_secret_is_named_and_not_given(tb: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOOK_SECRET")
     with pytest.raises(UsageError, match="HOOK_SECRET is not set"):
-        tb.audit.pump()
+        tb.parts.audit.pump()
     text = (root / "takeback.toml").read_text()
     write(root, text.replace("$HOOK_SECRET", SECRET))
     with open_workspace(root, watching=False) as again, pytest.raises(UsageError, match="given itself"):
-        again.audit.pump()
+        again.parts.audit.pump()
 
 
 def test_a_secret_of_a_wrong_form_ends_the_worker_at_its_start(
@@ -192,10 +192,41 @@ def test_one_that_hangs_holds_up_no_delivery(
     assert whole(ear.messages(), last) == list(range(1, last + 1))
 
 
+def test_a_worker_in_python_tells(tb: Workspace, ear: Ear) -> None:
+    tb.save("one")
+    service = tb.courier()
+    service.run(once=True)
+    assert (whole(ear.messages(), 3), service.failures) == ([1, 2, 3], [])
+
+
+def test_a_run_that_delivers_by_itself_tells(
+    tb: Workspace, ear: Ear, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
+    with tb.run("mail", deliver=True) as run:
+        sent = run.defer(tools.note, "hello")
+    last = tb.journal.head().count
+    assert whole(ear.messages(), last) == list(range(1, last + 1))
+    delivered = [event for message in ear.messages() for event in message["events"]][-1]
+    assert (delivered["type"], delivered["event"]["intent"]) == ("intent-delivered", sent)
+
+
+def test_a_run_that_delivers_by_itself_says_what_it_could_not_tell(
+    tb: Workspace, ear: Ear, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(tools.WORLD, str(tmp_path / "world"))
+    monkeypatch.delenv("HOOK_SECRET")
+    with tb.run("mail", deliver=True) as run:
+        run.defer(tools.note, "hello")
+    assert len(tools.sent()) == 1
+    assert [note for note in tb.notices if "HOOK_SECRET is not set" in note] == tb.notices[-1:]
+    assert ear.heard == []
+
+
 def tell(root: Path, home: Path) -> None:
     with open_workspace(root, home=home, watching=False) as tb:
         tb.save("more")
-        tb.audit.pump()
+        tb.parts.audit.pump()
 
 
 @pytest.mark.parametrize("point", POINTS)

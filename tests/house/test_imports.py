@@ -104,5 +104,36 @@ def test_the_command_line_starts_light() -> None:
     )
 
 
+AT_MOST = {
+    "import takeback": 5,
+    "import takeback.daemon.client": 7,
+    "import takeback.daemon.hook_command": 8,
+    "import takeback.cli.app": 14,
+    "import takeback.workspace.locate": 18,
+    "import takeback.cli.commands.workflow": 36,
+    "import takeback.cli.commands.status": 314,
+}
+"""How many modules of Takeback a statement may load, the folders among them. These numbers only shrink."""
+
+
+@pytest.mark.parametrize("statement", AT_MOST)
+def test_what_starts_light_stays_light(statement: str) -> None:
+    loaded = {name for name in loaded_by(statement) if name.split(".")[0] == "takeback"}
+    assert len(loaded) <= AT_MOST[statement], sorted(loaded)
+
+
+def test_a_workflow_command_loads_neither_engine_nor_journal(tmp_path: Path) -> None:
+    """It is run at every step of an agent's work, and works on one small file."""
+    command = (
+        "from takeback.cli.app import main; sys.argv = ['takeback', '-C', sys.argv[1], 'workflow', 'list']"
+    )
+    telling = "atexit.register(lambda: print(json.dumps(sorted(sys.modules))))"
+    code = f"import atexit, json, sys; {command}; {telling}; main()"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    loaded = {name for name in json.loads(done.stdout.splitlines()[-1]) if name.split(".")[0] == "takeback"}
+    assert not {name for name in loaded if name.startswith(("takeback.engine", "takeback.storage.journal"))}
+    assert len(loaded) <= AT_MOST["import takeback.cli.commands.workflow"], sorted(loaded)
+
+
 def test_a_heavy_import_is_found() -> None:
     assert loaded_by("import takeback, click") & HEAVY == {"click"}

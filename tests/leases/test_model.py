@@ -17,8 +17,9 @@ from hypothesis.stateful import (
 )
 
 from takeback.core.leases import Blocked, Holder, Lease
+from takeback.storage.journal.leases import StoredLeases
 from takeback.storage.journal.sqlite.journal import SqliteJournal
-from takeback.storage.journal.sqlite.leases import SqliteLeases
+from takeback.storage.journal.sqlite.lease_table import SqliteLeaseTable
 from takeback.system.clock import BootTime
 
 NAMES = st.sampled_from(["a", "a/b", "a/b/c", "ab", "d", "."])
@@ -33,7 +34,9 @@ class Machine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.now = 1
         self.journal = SqliteJournal(Path(self.folder.name) / "journal.db")
-        self.leases = SqliteLeases(self.journal, lambda: 0, lambda: BootTime("boot", self.now))
+        self.leases = StoredLeases(
+            self.journal, SqliteLeaseTable(lambda: BootTime("boot", self.now)), lambda: 0
+        )
         self.model: dict[int, tuple[str, str, int, int]] = {}
         self.last = 0
 

@@ -41,7 +41,7 @@ SUBJECTS = {
     ),
     "restore": Subject(
         ("resources/files/put_back/restore.py", "resources/files/put_back/exchange.py"),
-        ("tests/engine", "tests/world", "tests/resources"),
+        ("tests/engine", "tests/world", "tests/resources", "tests/agents/test_settings_race.py"),
     ),
 }
 

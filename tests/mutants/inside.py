@@ -86,8 +86,8 @@ class Inside:
         measured.stop()
         data = measured.get_data()
         for file in data.measured_files():
-            for line, tests in data.contexts_by_lineno(file).items():
-                self.through.setdefault((file, line), set()).update(set(tests) - {""})
+            for number_of_line, tests in data.contexts_by_lineno(file).items():
+                self.through.setdefault((file, number_of_line), set()).update(set(tests) - {""})
         for found in gc.get_objects():
             if isinstance(found, functools._lru_cache_wrapper):
                 found.cache_clear()

@@ -19,7 +19,7 @@ def test_a_worker_keeps_no_history_at_hand(place: Place) -> None:
         run.defer(tools.note, "a")
     with open_workspace(place.root, watching=False) as other:
         assert other.courier().run(once=True).delivered == 1
-        assert (other.ledger.history.seq, other.settings) == (0, place.tb.settings)
+        assert (other.parts.ledger.history.seq, other.settings) == (0, place.tb.settings)
 
 
 def test_a_worker_obeys_no_settings_that_an_action_wrote(place: Place) -> None:
@@ -27,7 +27,7 @@ def test_a_worker_obeys_no_settings_that_an_action_wrote(place: Place) -> None:
         (place.root / "takeback.toml").write_text('[outbox]\nsmtp = "smtp://evil.example"\n')
     with open_workspace(place.root, watching=False) as other:
         other.courier()
-        assert (other.ledger.history.seq, other.settings.outbox.smtp) == (0, "")
+        assert (other.parts.ledger.history.seq, other.settings.outbox.smtp) == (0, "")
         assert "was changed by" in other.notices[-1]
 
 

@@ -8,7 +8,9 @@ import apsw
 import pytest
 
 from takeback.core.intents import AttemptOutcome, IntentAttempted, IntentDied, IntentState, Queued
+from takeback.engine.outbox import metrics
 from takeback.engine.outbox.delivery import Delivery, Manner
+from takeback.engine.outbox.service import ServiceListener
 from takeback.engine.outbox.worker import Worker
 from takeback.system.clock import SystemClock
 from tests.outbox import tools
@@ -136,16 +138,23 @@ def test_a_check_spares_the_second_sending(place: Place) -> None:
     assert place.intents()[0].result == {"id": "a"}
 
 
-def test_metrics_are_told(place: Place) -> None:
-    from takeback.engine.outbox.metrics import Instruments
+class Meter(ServiceListener):
+    """Observes the gauge each time a delivery was recorded."""
 
-    instruments = Instruments(place.tb.outbox)
+    def __init__(self) -> None:
+        self.seen: list[dict[str, int]] = []
+
+    def told(self, outcome: AttemptOutcome) -> None:
+        self.seen.append({one.attributes["state"]: one.value for one in metrics._observe(None)})
+
+
+def test_metrics_are_told_while_a_worker_is_at_work(place: Place) -> None:
     with place.tb.run("mail") as run:
         run.defer(tools.note, "a")
-    told: list[AttemptOutcome] = []
-    place.tb.courier(told=told.append).run(once=True)
-    instruments.count(told[0])
-    assert [observed.value for observed in instruments._observe(None)] == [1]
+    meter = Meter()
+    place.tb.courier(listener=meter).run(once=True)
+    assert meter.seen == [{"delivered": 1}]
+    assert list(metrics._observe(None)) == []  # whoever counts later does not open what was closed
 
 
 def test_an_outbox_that_was_tampered_with_is_found(place: Place) -> None:

@@ -53,7 +53,7 @@ def test_everything_is_kept_whether_or_not_a_worker_dies(
     with takeback.open(tree, home=tmp_path / "home") as tb:
         checkpoint = tb.save("first")
         assert len(dismissed) == 1
-        assert tb.files.counted() == (FILES, sum(map(len, before.values())))
+        assert tb.parts.files.counted() == (FILES, sum(map(len, before.values())))
         assert tb.verify(deep=True) == []
         for path in tree.rglob("*.txt"):
             path.write_text("wrecked")
@@ -75,5 +75,5 @@ def test_a_file_that_goes_while_the_tree_is_found_is_no_trouble(
     monkeypatch.setattr(parallel._Worker, "feed", remove_and_feed)
     with takeback.open(tree, home=tmp_path / "home") as tb:
         tb.save("first")
-        assert tb.files.counted()[0] == FILES - 1
+        assert tb.parts.files.counted()[0] == FILES - 1
         assert tb.verify(deep=True) == []

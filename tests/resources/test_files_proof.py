@@ -32,7 +32,7 @@ def believe(tb: Workspace, name: str) -> None:
     from takeback.resources.files.entry import key_of
     from takeback.resources.files.tree.tree import TreeRow
 
-    folder = tb.files._observer.known.find(os.fsencode(os.path.dirname(name)))
+    folder = tb.parts.files._observer.known.find(os.fsencode(os.path.dirname(name)))
     assert folder is not None
     base = os.fsencode(os.path.basename(name))
     folder.files[base] = TreeRow(folder.files[base].entry, key_of((tb.root / name).stat()))
@@ -52,6 +52,6 @@ def test_a_lie_of_the_disk_is_found(tmp_path: Path) -> None:
         for name in ("a/1", "c/d/4", "large"):
             lie(root / name)
             believe(tb, name)
-        size = tb.store.size_bytes()
+        size = tb.parts.store.size_bytes()
         assert sorted(found.place for found in tb.verify(deep=True)) == ["a/1", "c/d/4", "large"]
-        assert tb.store.size_bytes() == size
+        assert tb.parts.store.size_bytes() == size

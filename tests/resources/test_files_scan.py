@@ -32,32 +32,32 @@ def names(tb: Workspace) -> set[str]:
 def test_a_write_right_after_a_mark_is_found(root: Path, tb: Workspace) -> None:
     for n in range(50):
         (root / "counter").write_bytes(b"%03d" % n)
-        before = tb.files.mark()
+        before = tb.parts.files.mark()
         (root / "counter").write_bytes(b"%03d" % (n + 500))
-        after = tb.files.mark()
+        after = tb.parts.files.mark()
         assert before.state != after.state, n
-        assert len(list(tb.files.changes(before, after))) >= 1
+        assert len(list(tb.parts.files.changes(before, after))) >= 1
 
 
 def test_a_write_in_the_tick_of_the_mark_is_found(root: Path, tb: Workspace) -> None:
     """Same size, same inode, same times, as coarse clocks give them: only reading again can tell."""
     path = root / "counter"
     path.write_bytes(b"one")
-    before = tb.files.mark()
+    before = tb.parts.files.mark()
     path.write_bytes(b"two")
-    known = tb.files._observer.known
+    known = tb.parts.files._observer.known
     row = known.files[b"counter"]
     assert row.racy
     known.files[b"counter"] = msgspec.structs.replace(row, key=key_of(path.stat()))
-    assert tb.files.mark().state != before.state
+    assert tb.parts.files.mark().state != before.state
 
 
 def test_an_old_file_is_not_read_again(root: Path, tb: Workspace) -> None:
     path = root / "counter"
     path.write_bytes(b"one")
     wait_until_old(path)
-    tb.files.mark()
-    assert not tb.files._observer.known.files[b"counter"].racy
+    tb.parts.files.mark()
+    assert not tb.parts.files._observer.known.files[b"counter"].racy
 
 
 def wait_until_old(path: Path) -> None:
@@ -67,9 +67,9 @@ def wait_until_old(path: Path) -> None:
 
 def test_a_name_that_comes_right_after_a_mark_is_found(root: Path, tb: Workspace) -> None:
     for n in range(50):
-        before = tb.files.mark()
+        before = tb.parts.files.mark()
         (root / f"new-{n}").touch()
-        assert tb.files.mark().state != before.state, n
+        assert tb.parts.files.mark().state != before.state, n
 
 
 def test_a_file_that_came_back_with_its_old_times_is_found(root: Path, tb: Workspace) -> None:
@@ -119,12 +119,12 @@ def test_a_second_process_finds_the_same(
     grow(root, chance)
     tb.save()
     disturb(root, chance)
-    known = tb.files._observer.known
-    alone = scan.scan(tb.files._observer.place, known)
+    known = tb.parts.files._observer.known
+    alone = scan.scan(tb.parts.files._observer.place, known)
     monkeypatch.setattr(scan, "PARALLEL_FILES_MIN", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     before = scan.stats_taken
-    together = scan.scan(tb.files._observer.place, known)
+    together = scan.scan(tb.parts.files._observer.place, known)
     assert scan.stats_taken - before < sum(len(folder.files) + 1 for _, folder in known.walk())
     # A folder that is gone may be named by its parent alone, or with all that was in it.
     assert {k: v for k, v in alone.items() if (root / os.fsdecode(k)).is_dir()} == {

@@ -43,7 +43,7 @@ def mark(tb: Workspace) -> Mark:
 def entries(tb: Workspace) -> dict[bytes, FileEntry]:
     """All that is known of the tree."""
     found = {}
-    for path, folder in tb.files._observer.known.walk():
+    for path, folder in tb.parts.files._observer.known.walk():
         found[path] = folder.entry
         found.update({join(path, name): row.entry for name, row in folder.files.items()})
     return found

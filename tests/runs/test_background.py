@@ -71,7 +71,7 @@ def test_what_a_run_left_behind_is_taken_back_with_it(
     other = subprocess.Popen(["sleep", "600"])
     try:
         gate()
-        wait_for(lambda: not tb.tracker.living(action.id))
+        wait_for(lambda: not tb.parts.tracker.living(action.id))
     finally:
         other.kill()
         other.wait()
@@ -91,6 +91,6 @@ def test_a_run_that_fails_is_taken_back_although_something_of_it_lives(
     assert not (work / "made").exists()
     (action,) = tb.history.open_actions(Life.BACKGROUND)
     gate()
-    wait_for(lambda: not tb.tracker.living(action.id))
+    wait_for(lambda: not tb.parts.tracker.living(action.id))
     assert tb.undo().verdict == "clean"
     assert (work / "src" / "main.py").exists()

@@ -207,8 +207,8 @@ def test_a_run_that_is_not_interrupted_is_not_resumed(scene: Scene) -> None:
         pass
     for id, words in ((run.id, "nothing to resume"), ("r99", "no run")):
         with pytest.raises(UsageError, match=words):
-            scene.tb.runs.resume(id)
-    assert scene.tb.runs.resume() == []
+            scene.tb.parts.runs.resume(id)
+    assert scene.tb.parts.runs.resume() == []
 
 
 def test_resumed_twice(scene: Scene) -> None:
@@ -262,13 +262,13 @@ def test_handed_over_and_given_back(scene: Scene) -> None:
     assert scene.read("plan") == "agent" and items() == {"room": 1}
     with pytest.raises(HandedOver, match="please look"):
         scene.tb.run("ask", key="K").__enter__()
-    scene.tb.runs.take(run.id, "human")
+    scene.tb.parts.runs.take(run.id, "human")
     scene.human("mine", "human")
     with pytest.raises(UsageError, match="no call"):
-        scene.tb.runs.give_back(run.id, "human", happened=["a1"])
-    scene.tb.runs.give_back(run.id, "human")
+        scene.tb.parts.runs.give_back(run.id, "human", happened=["a1"])
+    scene.tb.parts.runs.give_back(run.id, "human")
     with pytest.raises(UsageError, match="not handed over"):
-        scene.tb.runs.give_back(run.id, "human")
+        scene.tb.parts.runs.give_back(run.id, "human")
     with pytest.raises(ValueError), scene.tb.run("ask", key="K") as again:  # noqa: PT011
         assert again.id == run.id
         with again.step("one") as step:
@@ -284,7 +284,7 @@ def test_handed_over_and_given_back(scene: Scene) -> None:
 def waiting(scene: Scene) -> str:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        if found := scene.tb.runs.approvals():
+        if found := scene.tb.parts.runs.approvals():
             return found[0].id
         time.sleep(0.01)
     raise AssertionError("nobody asked")
@@ -309,7 +309,7 @@ def wiring(scene: Scene, item: str, **options: Any) -> tuple[threading.Thread, l
 def test_an_approval_is_for_one_payload_and_holds_once(scene: Scene) -> None:
     thread, raised = wiring(scene, "100")
     id = waiting(scene)
-    runs = scene.tb.runs
+    runs = scene.tb.parts.runs
     with pytest.raises(RefusedError, match="another payload"):
         runs.answer(id, granted=True, actor="human", payload="sha256:other")
     with pytest.raises(RefusedError, match="inside a7"):
@@ -342,7 +342,7 @@ def test_an_agent_cannot_allow_itself(scene: Scene, monkeypatch: pytest.MonkeyPa
         with pytest.raises(RefusedError, match="inside a3"):
             scene.tb.approve(id)
     assert made("100") == 0 and scene.tb.history.approvals[id].life is Life.OPEN
-    scene.tb.runs.answer(id, granted=True, actor="human")
+    scene.tb.parts.runs.answer(id, granted=True, actor="human")
     thread.join()
     assert raised == [] and made("100") == 1
 
@@ -352,8 +352,8 @@ def test_an_approval_runs_out(scene: Scene) -> None:
         run.call(tools.wire, "100")
     (id,) = scene.tb.history.approvals
     with pytest.raises(RefusedError, match="run out"):
-        scene.tb.runs.answer(id, granted=True, actor="human")
-    assert scene.tb.runs.approvals() == [] and made("100") == 0
+        scene.tb.parts.runs.answer(id, granted=True, actor="human")
+    assert scene.tb.parts.runs.approvals() == [] and made("100") == 0
 
 
 def test_a_callback_decides(scene: Scene) -> None:
@@ -387,7 +387,7 @@ def test_what_cannot_be_taken_back_is_never_done_again(scene: Scene) -> None:
         raise ValueError
     assert "cannot be taken back" in str([item.why for item in caught.value.report.items])
     assert items() == {"100": 1}
-    scene.tb.runs.give_back(run.id, "human")
+    scene.tb.parts.runs.give_back(run.id, "human")
     with scene.tb.run("wire", **yes) as again:
         again.call(tools.book, "room")
         assert again.call(tools.wire, "100")["item"] == "100"

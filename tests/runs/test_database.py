@@ -223,7 +223,7 @@ def after_kill(scene: Scene, app: Path, place: int | str, between: Callable[[], 
         between()
     code = kill.run(program, scene.root, scene.home, errors=errors)
     assert code == 0, errors.read_text()
-    scene.tb.ledger.refresh()
+    scene.tb.parts.ledger.refresh()
 
 
 @pytest.mark.parametrize("place", PLACES)

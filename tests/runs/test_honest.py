@@ -106,8 +106,8 @@ def test_a_run_that_goes_on_in_spite_of_it_all_books_once(
                 break
             except (TakebackError, Refused, ConnectionError):
                 assert all(count == 1 for count in items().values()), items()
-                for handed in scene.tb.runs.handovers():
-                    scene.tb.runs.give_back(handed.id, "human")
+                for handed in scene.tb.parts.runs.handovers():
+                    scene.tb.parts.runs.give_back(handed.id, "human")
         else:
             raise AssertionError("it never came through")
         assert items() == {f"item-{n}": 1 for n in range(4)}

@@ -139,7 +139,7 @@ def test_continued_after_a_kill(tmp_path: Path, how: str, racing: int, granulari
 def ask_human(folder: Path) -> None:
     """The human looks at the service, says what is there of a call that is in doubt, and gives the run back."""
     with opened(folder) as tb:
-        (handed,) = tb.runs.handovers()
+        (handed,) = tb.parts.runs.handovers()
         happened: dict[str, Any] = {}
         never: list[str] = []
         for action in (tb.history.actions[id] for id in handed.actions):
@@ -149,7 +149,7 @@ def ask_human(folder: Path) -> None:
             found = [b for b in ask("world")["bookings"] if b["item"] == began.arguments["args"][0]]
             happened |= {action.id: found[0]} if found else {}
             never += [] if found else [action.id]
-        tb.runs.give_back(handed.id, "human", happened=happened, never=never)
+        tb.parts.runs.give_back(handed.id, "human", happened=happened, never=never)
 
 
 @pytest.mark.timeout(900)

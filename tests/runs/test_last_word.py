@@ -201,7 +201,7 @@ def test_partials_with_other_arguments_are_other_calls(scene: Scene) -> None:
     with pytest.raises(HandedOver), scene.tb.run("wrapped", key="k") as run:
         assert run.call(functools.partial(put, "a")) == "a"
         run.hand_over("wait")
-    scene.tb.runs.give_back(run.id, "human")
+    scene.tb.parts.runs.give_back(run.id, "human")
     with scene.tb.run("wrapped", key="k") as run:
         assert run.call(functools.partial(put, "b")) == "b"
         assert run.call(functools.partial(put, "a")) == "a"

@@ -135,7 +135,7 @@ def test_a_call_whose_values_are_lost_does_not_hold_up_the_rest(
 ) -> None:
     run = scene.tb.run("lost")
     lost = takeback.errors.ContentGone("it is gone")
-    fetch = scene.tb._calls._vault.fetch
+    fetch = scene.tb.parts.calls._vault.fetch
 
     def fetched(kept: Any, full: str) -> Any:
         if full:
@@ -146,7 +146,7 @@ def test_a_call_whose_values_are_lost_does_not_hold_up_the_rest(
         scene.human("made", "by the agent")
         run.call(book, "room", password=SECRET)
         run.call(tools.book, "seat")
-        monkeypatch.setattr(scene.tb._calls._vault, "fetch", fetched)
+        monkeypatch.setattr(scene.tb.parts.calls._vault, "fetch", fetched)
         raise Failure
     assert caught.value.report.verdict is Verdict.PARTIAL
     assert scene.read("made") is None

@@ -41,7 +41,7 @@ def waiting(tb: Workspace, count: int = 1) -> list[str]:
 def human(tb: Workspace, id: str, *, granted: bool) -> bool:
     """Somebody at a terminal of their own."""
     try:
-        tb.runs.answer(id, granted=granted, actor="human")
+        tb.parts.runs.answer(id, granted=granted, actor="human")
     except TakebackError:
         return False
     return True
@@ -91,14 +91,14 @@ def test_answers_at_once(scene: Scene, first: bool, monkeypatch: pytest.MonkeyPa
         later: list[Any] = []
         asked = pool.submit(_wire, scene)
         (id,) = waiting(scene.tb)
-        append = one.tracker.ledger.append
+        append = one.parts.tracker.ledger.append
 
         def slowly(*given: Any, **options: Any) -> Any:
             later.append(pool.submit(human, two, id, granted=not first))
             looked.wait(0.3)
             return append(*given, **options)
 
-        monkeypatch.setattr(one.tracker.ledger, "append", slowly)
+        monkeypatch.setattr(one.parts.tracker.ledger, "append", slowly)
         assert human(one, id, granted=first)
         assert later[0].result() is False
         assert asked.result() is first

@@ -80,7 +80,7 @@ def test_what_is_hidden_is_kept_for_the_handlers(scene: Scene) -> None:
     (action,) = [a for a in scene.tb.history.actions.values() if a.name == "login"]
     assert isinstance(action.began, ActionBegan)
     assert action.began.arguments == {"args": ["bob", "[hidden]"], "kwargs": {}}
-    assert scene.tb._calls.known(action).call.args == ["bob", SECRET]
+    assert scene.tb.parts.calls.known(action).call.args == ["bob", SECRET]
 
 
 def test_names_that_differ_only_in_a_secret_are_two_steps(scene: Scene) -> None:

@@ -189,12 +189,15 @@ def test_a_sync_that_fails_is_told_to_all_of_its_group(journal: SqliteJournal) -
 def test_whoever_has_the_connection_does_not_wait_for_who_waits_for_it(journal: SqliteJournal) -> None:
     """As a signal handler would that comes while its thread reads."""
     with ThreadPoolExecutor(1) as pool:
-        with journal.lock, journal.using():
-            other = pool.submit(say, journal, "other")
+
+        def reading(_: object) -> Future[object]:
+            other: Future[object] = pool.submit(say, journal, "other")
             while not len(journal._line) and not other.done():
                 pass
             say(journal, "handler")
-        other.result(20)
+            return other
+
+        journal.ask(reading).result(20)
     assert texts(journal) == ["first", "handler", "other"]
 
 

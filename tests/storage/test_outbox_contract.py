@@ -9,7 +9,7 @@ import pytest
 from takeback.core.intents import IntentState
 from takeback.ports.journal import Journal
 from takeback.storage.journal.memory.journal import InMemoryJournal
-from takeback.storage.journal.sqlite import outbox
+from takeback.storage.journal.sqlite import outbox_table
 from takeback.storage.journal.sqlite.journal import SqliteJournal
 from takeback.system.clock import BootTime
 from takeback.testing.clock import ManualClock
@@ -46,7 +46,7 @@ def test_after_a_power_cut_every_claim_may_have_been_delivered(
     journal = SqliteJournal(tmp_path / "journal.db")
     (id,) = released(journal, 1)
     journal.outbox.claim("me", 1, 60)
-    monkeypatch.setattr(outbox, "boot_clock", lambda: BootTime("another boot", 1))
+    monkeypatch.setattr(outbox_table, "boot_clock", lambda: BootTime("another boot", 1))
     (queued,) = [q for _ in range(2) for q in journal.outbox.claim("you", 1, 60)]
     assert (queued.id, queued.attempts, queued.unsure) == (id, 1, True)
     journal.close()

@@ -124,7 +124,7 @@ def test_no_acknowledged_checkpoint_is_lost_and_none_is_torn(tmp_path: Path) -> 
         for id, steps in acknowledged.items():
             assert steps <= (kept.get(id) or set()), f"{id} lost {steps - (kept.get(id) or set())}"
         total = sum(map(len, acknowledged.values()))
-    assert total > CUTS
+    assert total >= CUTS
 
 
 def test_without_the_sync_of_the_folder_work_is_lost(tmp_path: Path) -> None:

@@ -72,8 +72,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     root: str = ""
     """The project."""
-    roots: tuple[str, ...] = ()
-    """All folders of the project, where there are several."""
     actor: str = ""
     """The subagent; empty for the agent itself."""
     actor_kind: str = ""

@@ -22,11 +22,11 @@ from takeback.core.events import Effect
 from takeback.core.lifecycle import Life
 from takeback.core.redact import redact
 from takeback.core.rules import Rules
-from takeback.engine.runs.actions import ASKED, NOT_ALLOWED, Action, Ask, Denied
-from takeback.engine.runs.session import Session
 from takeback.errors import UsageError
 from takeback.system import processes
 from takeback.workspace import workspace
+from takeback.workspace.describe import NOT_ALLOWED
+from takeback.workspace.results import ASKED, Action, Ask, Denied, Session
 
 ALONE = "alone"
 CHILD = "child of "
@@ -137,8 +137,7 @@ class Following:
             paths=event.paths,
         )
         if isinstance(begun, Denied):
-            reason = f"{begun.name} was refused: {begun.reason} (rule {begun.rule})."
-            return HookDecision(do=Permission.DENY, reason=reason, warning=_always(begun.how))
+            return HookDecision(do=Permission.DENY, reason=str(begun), warning=_always(begun.how))
         if isinstance(begun, Ask):
             how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
             reason = f"{begun.name} waits for a human: {begun.reason}."
@@ -165,7 +164,7 @@ class Following:
                 failed = event.kind is Kind.FAILED
                 action.end(error=(_short(event.error) or "it failed") if failed or event.error else None)
             found = [w for w in hook_tampering.warnings(self._workspace) if f" by {action.id}:" in w]
-            trespasses = self._workspace.locks.after(self._workspace.history.actions[action.id])
+            trespasses = self._workspace.parts.locks.after(self._workspace.history.actions[action.id])
             found += [f"{action.id} changed what others have locked: {one}" for one in trespasses]
             return "\n".join(found)
         return self._told_late(event)
@@ -177,7 +176,7 @@ class Following:
             if not recorded.unsure:
                 continue
             with self._workspace.lock.held():
-                self._workspace.tracker.observe()
+                self._workspace.parts.tracker.observe()
             later = [a for a in self._workspace.history.actions.values() if a.began_us >= recorded.ended_us]
             found = [a.id for a in later if a.kind == "outside"]
             if found:

@@ -14,8 +14,7 @@ from takeback.agents.dialects import Dialect, dialect
 from takeback.agents.event import SILENT, Event, HookAnswer, HookDecision, Kind, Permission
 from takeback.errors import TakebackError
 from takeback.settings import environment
-from takeback.storage.state.registry import Registry
-from takeback.workspace.locate import find_root
+from takeback.workspace.locate import find_root, registry_of_user
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 
@@ -65,7 +64,7 @@ def handle(
 def _follow(agent: str, event: Event, opening: Opening, pid: int) -> HookDecision:
     from takeback.agents.following import Following
 
-    registry = Registry(environment.state_home())
+    registry = registry_of_user()
     root = find_root(event.root or environment.here(), registry)
     if event.kind in IDLE and not registry.knows(root):
         return HookDecision()

@@ -6,13 +6,16 @@ said until a human accepts it with `takeback install`, and taken back like any o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from takeback.agents import settings
 from takeback.agents.clients import CLIENTS
 from takeback.agents.settings import apply
-from takeback.core.change import Target, Version
+from takeback.core.change import OUTSIDE, Target, Version
+from takeback.core.codec import path_of, text_of
 from takeback.errors import TakebackError, UsageError
+from takeback.settings import agent_files, environment
 from takeback.workspace.workspace import Workspace
 
 
@@ -23,15 +26,24 @@ def warnings(workspace: Workspace, by: str = "") -> list[str]:
 
 def accept(workspace: Workspace, agent: str) -> None:
     """A human has seen the hooks of this agent, and wants them as they are."""
+    for target in _places(agent):
+        workspace.parts.trusted.accept(target)
+
+
+def _places(agent: str) -> Iterator[Target]:
+    """Every file that may hold its hooks: in the project, and in the user's own folders."""
     for name in settings.layout(agent).in_project:
-        workspace.accept(Target("files", name))
+        yield Target("files", name)
+    hooks = os.path.realpath(agent_files.place(settings.layout(agent).agent, environment.home_folder()))
+    yield Target(OUTSIDE, text_of(os.fsencode(hooks)))
 
 
 def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
     for agent, client in CLIENTS.items():
-        of = settings.layout(agent)
-        for name in of.in_project if agent == of.agent else ():  # ruflo's are Claude Code's
-            entry = workspace.history.untrusted_since(Target("files", name))
+        if agent != settings.layout(agent).agent:  # ruflo's are Claude Code's
+            continue
+        for target in _places(agent):
+            entry, name = workspace.history.untrusted_since(target), target.name
             if entry and (did := _done(workspace, agent, name, entry.change.before)):
                 undo = f"takeback undo {entry.action}"
                 said = (
@@ -43,11 +55,11 @@ def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 def _done(workspace: Workspace, agent: str, name: str, version: Version) -> str:
     """What happened to hooks of ours since this version, in a word."""
-    before = (workspace.files.text(version) or b"").decode(errors="replace")
+    before = (workspace.parts.files.text(version) or b"").decode(errors="replace")
     ours: list[str] = []
     try:
         ours = settings.commands(agent, before)
-        now = apply.read(workspace.root / name)
+        now = apply.read(workspace.root / os.fsdecode(path_of(name)))
         if _is_off(agent, now) and not _is_off(agent, before):  # also those that stand in another file
             return "switched off"
         if not ours:  # there was nothing to lose

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from takeback._version import __version__
-from takeback.cli.context import CommandContext
+from takeback.cli.context import CommandContext, FailedWith
 from takeback.cli.text import echo
 from takeback.errors import TakebackError
 from takeback.settings import environment
@@ -120,6 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.UsageError as error:
         context = f"`{error.ctx.command_path} --help` shows the usage" if error.ctx else ""
         code = _fail("usage", error.format_message(), context, 2, output)
+    except FailedWith as failed:
+        code = _fail(failed.error.code, failed.error.message, failed.error.hint, failed.exit_code, output)
     except TakebackError as error:
         code = _fail(error.code, error.message, error.hint, error.exit_code, output)
     except (BrokenPipeError, SystemExit):

@@ -19,7 +19,7 @@ def first_checkpoint(session: CommandContext, workspace: Workspace, message: str
     """Take it, and say beside the output of the command how much is protected from now on."""
     began = time.monotonic()
     checkpoint = workspace.save(message)
-    files, size = workspace.files.counted()
+    files, size = workspace.parts.files.counted()
     if not session.json:
         click.echo(
             f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}): first checkpoint "

@@ -11,8 +11,7 @@ from takeback.core import ids
 from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.engine.describe.wording import call_text
-from takeback.engine.runs.recorded_calls import in_doubt
+from takeback.workspace.describe import call_text, in_doubt
 from takeback.workspace.opening import find_workspace
 
 OFFERED_MAX = 50

@@ -33,7 +33,7 @@ def before_opening(root: Path, state: Path, *, accept: bool) -> None:
     asked = [one for one in to_accept(toml.read_config(root)) if one.digest not in known.accepted]
     if accept and (asked or environment.parent_action()):
         _show(asked)
-        if not _is_terminal() or click.confirm("Accept this?", default=True, err=True):
+        if not is_terminal() or click.confirm("Accept this?", default=True, err=True):
             accept_unopened(state, asked)
     elif not accept and (fresh := [one for one in asked if one.digest not in known.declined]):
         if not _may_ask() or environment.parent_action():
@@ -49,15 +49,15 @@ def after_opening(workspace: Workspace, *, accept: bool) -> None:
     """Ask about settings of a workspace that is open."""
     from takeback.storage.state import acceptance
 
-    offer = workspace.offer()
+    offer = workspace.parts.trusted.offer()
     digests = [*(one.digest for one in offer.asked), *([offer.digest] if offer.since else [])]
     if accept:
         _refuse_agent(workspace)
         if not digests:
             return
         _show(offer.asked, offer)
-        if not _is_terminal() or click.confirm("Accept this?", default=True, err=True):
-            workspace.accept_offer(offer)
+        if not is_terminal() or click.confirm("Accept this?", default=True, err=True):
+            workspace.parts.trusted.accept_offer(offer)
         return
     if set(digests) <= acceptance.read(workspace.state).declined or not _may_ask():
         return
@@ -65,7 +65,7 @@ def after_opening(workspace: Workspace, *, accept: bool) -> None:
         return
     _show(offer.asked, offer)
     if click.confirm("Accept this?", default=False, err=True):
-        workspace.accept_offer(offer)
+        workspace.parts.trusted.accept_offer(offer)
     else:
         _decline(workspace.state, digests)
 
@@ -74,7 +74,7 @@ def _refuse_agent(workspace: Workspace) -> None:
     """An agent cannot accept its own settings. Without a terminal nobody can tell who asks while one is at work."""
     workspace.refuse_inside()
     history = workspace.history
-    if not _is_terminal() and (history.is_in_session or history.open_actions()):
+    if not is_terminal() and (history.is_in_session or history.open_actions()):
         raise RefusedError(
             "an agent is at work here, so settings are accepted on a terminal only. Nothing was changed",
             hint="type it on a terminal, or end the agent's session first",
@@ -102,12 +102,13 @@ def _decline(state: Path, digests: Sequence[str]) -> None:
     click.echo(f"Not accepted: the defaults hold in their place. Later: {ACCEPT}", err=True)
 
 
-def _is_terminal() -> bool:
+def is_terminal() -> bool:
+    """Whether somebody can be asked there."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _may_ask() -> bool:
-    return _is_terminal() and sys.stdout.isatty()
+    return is_terminal() and sys.stdout.isatty()
 
 
 def may_write(session: CommandContext, diff: str, *, yes: bool) -> None:

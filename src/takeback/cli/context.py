@@ -1,4 +1,4 @@
-"""What every command shares: where it works, and how it prints."""
+"""What every command shares: the folder it works in, its common options, and its JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from takeback.cli.progress import TerminalProgress
-from takeback.errors import UsageError
+from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.settings import environment
 
 if TYPE_CHECKING:
@@ -55,12 +55,11 @@ class CommandContext(msgspec.Struct):
         With `asking` a human on a terminal is asked about settings that need one; `accept_config` is their answer.
         """
         from takeback.cli import consent
-        from takeback.storage.state.registry import Registry
-        from takeback.workspace.locate import find_root
+        from takeback.workspace.locate import find_root, registry_of_user
         from takeback.workspace.opening import open_workspace
         from takeback.workspace.store.journal import is_begun
 
-        registry = Registry(environment.state_home())
+        registry = registry_of_user()
         root = find_root(".", registry)
         state = registry.state_of(root if registry.knows(root) else registry.moved(root) or root)
         is_new = not is_begun(state)
@@ -74,12 +73,25 @@ class CommandContext(msgspec.Struct):
             consent.after_opening(workspace, accept=accept_config)
         return workspace
 
+    def is_inside(self) -> bool:
+        """Whether an agent's action asks: what would allow a thing is said to humans alone."""
+        return bool(environment.parent_action()) or any(one.was_inside_action for one in self.opened)
+
     def data(self, value: Any) -> None:
         """Print the one JSON object of this command."""
         echo_json(msgspec.json.encode(value).decode())
 
     def line(self, text: str = "") -> None:
         echo(text, err=self.to_stderr)
+
+
+class FailedWith(Exception):
+    """An error, and the code to exit with in place of its own."""
+
+    def __init__(self, exit_code: int, error: TakebackError) -> None:
+        super().__init__(str(error))
+        self.exit_code = exit_code
+        self.error = error
 
 
 class TakebackCommand(click.Command):
@@ -97,6 +109,10 @@ class TakebackCommand(click.Command):
         session.progress.wanted &= not session.json
         try:
             return super().invoke(ctx)
+        except RefusedError as error:
+            if error.how and not session.is_inside():
+                error.hint = "; ".join(filter(None, (error.hint, f"to allow it: {error.how}")))
+            raise
         finally:
             session.progress.done()
             for note in [note for workspace in session.opened for note in workspace.notices]:

@@ -7,18 +7,22 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from takeback.errors import UsageError
 from takeback.settings import environment as settings_environment
-from takeback.storage.state.registry import Registry
-from takeback.workflows.schedules import NAMES, Schedule, best_kind, schedule
-from takeback.workspace.locate import find_root
+from takeback.workspace.locate import find_root, registry_of_user
+
+if TYPE_CHECKING:
+    from takeback.workflows.schedules import Schedule
+
+SCHEDULERS = ("systemd", "cron", "launchd")
 
 scheduler_option = click.option(
     "--scheduler",
-    type=click.Choice(["auto", *NAMES]),
+    type=click.Choice(["auto", *SCHEDULERS]),
     default="auto",
     show_default=True,
     help="Who looks at the clock",
@@ -35,6 +39,8 @@ print_option = click.option(
 
 
 def kind_of(scheduler: str) -> str:
+    from takeback.workflows.schedules import best_kind
+
     return best_kind() if scheduler == "auto" else scheduler
 
 
@@ -42,7 +48,9 @@ def scheduled(
     what: str, kind: str, words: Sequence[str], every_min: int = 10, *, path: str = "", first_min: int = 0
 ) -> Schedule:
     """`takeback WORDS` in the workspace that we are in, by this scheduler. `what` is the task, for its name."""
-    registry = Registry(settings_environment.state_home())
+    from takeback.workflows.schedules import schedule
+
+    registry = registry_of_user()
     root = find_root(".", registry)
     environment = [f"TAKEBACK_HOME={registry.home}"] if settings_environment.names_state_home() else []
     environment += [f"PATH={path}"] if path else []

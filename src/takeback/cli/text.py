@@ -1,4 +1,4 @@
-"""What every command shares: where it works, and how it prints."""
+"""Text on a terminal: times, sizes, colours, and characters that must not reach it raw."""
 
 from __future__ import annotations
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+OUTSIDE = "outside"
+"""The resource of paths outside the workspace, as far as an action names them."""
+
 
 class Target(
     msgspec.Struct, frozen=True, gc=False, order=True, omit_defaults=True, forbid_unknown_fields=True

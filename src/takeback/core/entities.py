@@ -15,6 +15,8 @@ _IN_FILES = (e.Effect.RESTORABLE, e.Effect.UNKNOWN)
 OWN = "takeback:"
 """How the tool of an action begins that is Takeback itself."""
 
+_NO_TOOL = e.ActionBegan("", e.Effect.NONE)
+
 
 class Breach(msgspec.Struct, frozen=True):
     """An event that the life of its subject does not allow."""
@@ -59,19 +61,39 @@ class RecordedAction(msgspec.Struct):
         return isinstance(self.began, e.ActionBegan)
 
     @property
+    def as_tool(self) -> e.ActionBegan:
+        """How it began as a tool call. An empty event if it is a rollback, or happened outside."""
+        return self.began if isinstance(self.began, e.ActionBegan) else _NO_TOOL
+
+    @property
+    def process(self) -> e.Process | None:
+        """The process that began it, if one did and said so."""
+        return None if isinstance(self.began, e.DriftSeen) else self.began.process
+
+    @property
+    def swaps(self) -> tuple[Change, ...]:
+        """What it is going to write, if it is a rollback."""
+        return self.began.swaps if isinstance(self.began, e.RollbackBegan) else ()
+
+    @property
     def is_own(self) -> bool:
         """Whether Takeback itself wrote into the project, as a human had asked. Only its id takes that back."""
-        return isinstance(self.began, e.ActionBegan) and self.began.tool.startswith(OWN)
+        return self.as_tool.tool.startswith(OWN)
 
     @property
     def writes_files(self) -> bool:
         """Whether what it did is in files, where only a look finds it."""
-        return isinstance(self.began, e.ActionBegan) and self.began.effect in _IN_FILES
+        return self.as_tool.effect in _IN_FILES
 
     @property
     def is_unknown(self) -> bool:
         """Whether nobody knows what it did besides what was found by looking."""
-        return isinstance(self.began, e.ActionBegan) and self.began.effect is e.Effect.UNKNOWN
+        return self.as_tool.effect is e.Effect.UNKNOWN
+
+    @property
+    def leaves_something(self) -> bool:
+        """Whether it did more than what can be taken back. A call says so itself, as an item of the report."""
+        return self.as_tool.effect is e.Effect.IRREVERSIBLE and not self.as_tool.call_key
 
     @property
     def seq(self) -> int:

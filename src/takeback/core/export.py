@@ -62,7 +62,7 @@ def as_line(record: Record) -> dict[str, Any]:
     """An event as `takeback export` prints it. `seq` counts all events of the workspace, without a gap."""
     return {
         "seq": record.seq,
-        "at": _iso(record.at_us),
+        "at": iso(record.at_us),
         "stream": record.stream,
         "id": record.id or None,
         "type": type_of(record.event),
@@ -79,7 +79,7 @@ def as_cloudevent(record: Record, source: str) -> dict[str, Any]:
         "source": source,
         "type": PREFIX + type_of(record.event),
         "subject": record.id or record.stream,
-        "time": _iso(record.at_us),
+        "time": iso(record.at_us),
         "datacontenttype": "application/json",
         "sequence": f"{record.seq:020d}",
         "data": as_line(record),
@@ -175,6 +175,7 @@ def _hidden(version: Version, names: Sequence[str], called: str) -> Version:
     return msgspec.structs.replace(version, id=called, data=data)
 
 
-def _iso(at_us: int) -> str:
+def iso(at_us: int) -> str:
+    """Return a moment for machines: ISO 8601, UTC."""
     whole, rest = divmod(at_us, 1_000_000)
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"

@@ -93,7 +93,7 @@ class History:
 
     def values(self) -> set[bytes]:
         """The names of the content that holds arguments and results of calls."""
-        named = [name for a in self.actions.values() for name in (getattr(a.began, "full", ""), a.full)]
+        named = [name for a in self.actions.values() for name in (a.as_tool.full, a.full)]
         named += [intent.full for intent in self.intents.every.values()]
         return {bytes.fromhex(name) for name in named if name}
 

@@ -8,8 +8,8 @@ argument, and a command by its words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -39,21 +39,20 @@ class Foreseen(msgspec.Struct, frozen=True):
     effect: Effect = Effect.NONE
     why: str = ""
     """Why it cannot be taken back, or is unknown, in words."""
+    irreversible: tuple[str, ...] | None = None
+    """Each command in it that cannot be taken back. None if these are not known: then no pattern permits it."""
+    pattern: str = ""
+    """A pattern that would permit the first of these; empty if none of them can be named."""
+
+    def is_permitted(self, patterns: Sequence[str]) -> bool:
+        """Return whether these patterns name all of it that cannot be taken back, each command by itself."""
+        return self.irreversible is not None and all(
+            any(fits(pattern, command, begins=True) for pattern in patterns) for command in self.irreversible
+        )
 
 
 Foresee = Callable[[str | Sequence[str]], Foreseen]
 """Judges a command: a line of shell, or a program with its arguments."""
-
-
-@runtime_checkable
-class KnowsCommands(Protocol):
-    """Looks at each command of a line by itself."""
-
-    def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
-        """Whether all of it that cannot be taken back is named by these patterns."""
-
-    def pattern(self, command: str | Sequence[str]) -> str:
-        """A pattern that would permit the first of it that cannot be taken back; empty where there is none."""
 
 
 class RuleContext(msgspec.Struct, frozen=True):
@@ -82,6 +81,8 @@ class Decision(msgspec.Struct, frozen=True):
     rule: str = ""
     why: str = ""
     how: str = ""
+    hint: str = ""
+    """What whoever wrote the call can do about it without another rule."""
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -127,6 +128,18 @@ def judge_call(
     use = Use(name, effect, uncaptured=uncaptured, undeclared=undeclared)
     found = list(_findings(rules, use, args, ground, earlier))
     return max(found, key=lambda decision: _SEVERITY.index(decision.do), default=Decision())
+
+
+def judge_typed(rules: Rules, line: str, found: Foreseen, *, allowed: bool) -> Decision:
+    """What the rules say of a command that somebody typed themselves: only what is written down holds it.
+
+    `allowed` says that what cannot be taken back of it is named among what is allowed.
+    """
+    decisions = list(_by_command(rules.commands, "COMMAND", line))
+    written = {Effect.UNKNOWN: rules.effects.unknown, Effect.IRREVERSIBLE: rules.effects.irreversible}
+    if written.get(found.effect) is not None and not allowed:
+        decisions += _by_effect(rules.effects, Use("this command", found.effect, because=found.why))
+    return max(decisions, key=lambda decision: _SEVERITY.index(decision.do), default=Decision())
 
 
 def check_plan(
@@ -219,28 +232,30 @@ def _matching(patterns: Sequence[str], names: Sequence[str]) -> str:
 
 def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: RuleContext) -> Iterator[Decision]:
     """What its effect says, unless it is a command's, and that is among those that are allowed."""
-    knows: object = ground.foresee
-    if not isinstance(knows, KnowsCommands) or not use.because or use.effect is not Effect.IRREVERSIBLE:
+    if ground.foresee is None or not use.because or use.effect is not Effect.IRREVERSIBLE:
         yield from _by_effect(rules.effects, use)
         return
-    patterns, commands = rules.commands.allow, list(commands_in(args, rules.commands.arguments))
+    patterns = rules.commands.allow
+    found = [ground.foresee(command) for command in commands_in(args, rules.commands.arguments)]
     named = bool(use.uncaptured) and any(True for _ in paths_in(args))
-    if patterns and commands and not named and all(knows.permits(command, patterns) for command in commands):
+    if patterns and found and not named and all(one.is_permitted(patterns) for one in found):
         yield Decision(Ruling.ALLOW, ALLOWED, "this command is among those that are allowed")
         return
-    pattern = next(filter(None, map(knows.pattern, commands)), "")
-    for found in _by_effect(rules.effects, use):
-        how = _add(pattern, "allow", "commands") if pattern else found.how
-        yield msgspec.structs.replace(found, how=how)
+    pattern = next((one.pattern for one in found if one.pattern), "")
+    for decision in _by_effect(rules.effects, use):
+        how = _add(pattern, "allow", "commands") if pattern else decision.how
+        yield msgspec.structs.replace(decision, how=how)
 
 
 def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
     name, effect = use.name, use.effect
     do: Ruling | None = getattr(rules, effect)
     how = f'set {effect} = "allow" in [rules.effects] of {FILE}'
+    if do is None and effect is Effect.IRREVERSIBLE:
+        do = Ruling.ASK
     if do is None and use.undeclared:
         why = "its effect is unknown: nobody declared it, and on autopilot nobody would see what it does"
-        yield Decision(Ruling.DENY, "autopilot", why, f"{_declare(name)}; or {how}")
+        yield Decision(Ruling.DENY, "autopilot", why, how, _declare(name))
     elif do in (Ruling.ASK, Ruling.DENY):
         why = "effects of this kind are denied" if do is Ruling.DENY else "a human has to approve it"
         # It is not the shell that is irreversible, but what it is to run.
@@ -351,8 +366,12 @@ def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: Rul
     """
     if ground.foresee is None or use.effect not in FORESEEN:
         return use
-    for command in commands_in(args, rules.arguments):
-        found = ground.foresee(command)
+    return worsened(use, map(ground.foresee, commands_in(args, rules.arguments)))
+
+
+def worsened(use: Use, commands: Iterable[Foreseen]) -> Use:
+    """Return the same use with the effect of the worst of its commands, where that is worse than its own."""
+    for found in commands:
         worse = FORESEEN.index(found.effect) - FORESEEN.index(use.effect)
         if found.why and (worse > 0 or (worse == 0 and not use.because)):
             use = msgspec.structs.replace(use, effect=found.effect, because=found.why)

@@ -32,6 +32,7 @@ from itertools import pairwise
 import msgspec
 
 from takeback.core.change import Change, Entry, Target, Version
+from takeback.core.entities import RecordedAction
 from takeback.core.events import Did, Item, RollbackKind
 from takeback.core.history import History
 from takeback.core.selection import Selection
@@ -300,15 +301,15 @@ def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tu
     return tuple(action.id for action in every if action.is_unknown and not history.is_undone(action.id))
 
 
-def unknown_passed(history: History, of: Collection[str]) -> tuple[str, ...]:
-    """Unknown actions that an undo of the last change passes over, since nothing of them was found by looking.
+def passed_over(history: History, of: Collection[str]) -> tuple[RecordedAction, ...]:
+    """Unknown and irreversible actions that an undo of the last change passes over: nothing of them was found here.
 
     They came after what it takes back, and after the last rollback: the report of that one named those before it.
     """
-    found: list[str] = []
+    found: list[RecordedAction] = []
     for action in reversed(history.actions.values()):
         if action.id in of or action.is_rollback:
             break
-        if action.is_unknown:
-            found.append(action.id)
+        if action.is_unknown or action.leaves_something:
+            found.append(action)
     return tuple(reversed(found))

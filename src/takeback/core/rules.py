@@ -55,7 +55,8 @@ class EffectRules(_Table, frozen=True):
     transactional: Ruling = Ruling.ALLOW
     compensable: Ruling = Ruling.ALLOW
     deferred: Ruling = Ruling.ALLOW
-    irreversible: Ruling = Ruling.ASK
+    irreversible: Ruling | None = None
+    """Where nobody has set it, a call is asked about; of a command that a human runs it is said."""
     local: Local = Local.UNKNOWN
     """What that counts as which stays with this session: its own processes, servers here, its containers."""
     unknown: Ruling | None = None

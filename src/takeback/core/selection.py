@@ -69,14 +69,14 @@ def inside(history: History, actions: Iterable[str]) -> list[str]:
     """These actions with all that happened inside of them, in whichever run."""
     chosen = dict.fromkeys(actions)
     for action in history.actions.values():  # what is inside of another one began after it
-        if getattr(action.began, "parent", "") in chosen:
+        if action.as_tool.parent in chosen:
             chosen[action.id] = None
     return list(chosen)
 
 
 def outermost(history: History, action: RecordedAction) -> RecordedAction:
     """The action inside of which all of this happened; itself where there is none."""
-    while (parent := getattr(action.began, "parent", "")) in history.actions:
+    while (parent := action.as_tool.parent) in history.actions:
         action = history.actions[parent]
     return action
 
@@ -134,6 +134,12 @@ def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Sel
     return msgspec.structs.replace(chosen, entries=entries)
 
 
+def made(history: History, action: RecordedAction) -> tuple[Change, ...]:
+    """Return what an action changed, with all that happened inside of it."""
+    every = inside(history, [action.id])
+    return tuple(net(history, every)) if len(every) > 1 else action.changes
+
+
 def of_run(history: History, run: str, position: int) -> Selection:
     """What a run did after a position of the journal, and the actions that began after it."""
     actions = [history.actions[id] for id in inside(history, history.runs[run].actions)]
@@ -174,7 +180,7 @@ def actions_of(history: History, id: str) -> list[str]:
     if kind == ids.STEP:
         for run in history.runs.values():
             if id in run.steps:
-                return [a for a in run.actions if getattr(history.actions[a].began, "step", "") == id]
+                return [a for a in run.actions if history.actions[a].as_tool.step == id]
     if id in history.intents.every:
         raise UsageError(
             f"{id} is an intent, which goes with its run",

@@ -32,7 +32,7 @@ class Watch:
 
     def follow(self, workspace: Workspace) -> None:
         """Look again when what goes on in this workspace has ended."""
-        living = workspace.tracker.in_background()
+        living = workspace.parts.tracker.in_background()
         with self._guard:
             if not living or workspace.root in self._watched:
                 return
@@ -49,9 +49,9 @@ class Watch:
                     self._using(root) as workspace,
                 ):
                     with workspace.lock.held():
-                        workspace.ledger.refresh()
-                        workspace.tracker.end_gone()
-                    living = workspace.tracker.in_background()
+                        workspace.parts.ledger.refresh()
+                        workspace.parts.tracker.end_gone()
+                    living = workspace.parts.tracker.in_background()
                     with self._guard:
                         if not living:
                             self._watched.discard(root)

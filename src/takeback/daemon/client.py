@@ -156,10 +156,13 @@ def main() -> int:
     except TimeoutError:
         hung = True
     if answer is None:
-        from importlib.machinery import SourceFileLoader
-
-        beside = __file__[: -len("client.py")] + "start.py"
-        start = SourceFileLoader("takeback_start", beside).load_module()
+        sys.path.insert(0, __file__.rpartition("/")[0])
+        try:
+            start = __import__("start")
+        except ImportError:
+            return gone(data)
+        finally:
+            del sys.path[0]
         answer = start.answer(lambda: ask(folder, message, wary=True), folder, agent, data, hung=hung)
     code, out, err = answer
     _write(1, out)

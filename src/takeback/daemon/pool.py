@@ -43,7 +43,7 @@ class Warm:
         if self.workspace is None or places_of(self.workspace) != self.stand[0]:
             return False
         try:
-            self.workspace.ledger.refresh()
+            self.workspace.parts.ledger.refresh()
         except TakebackError:
             return False  # opened anew, it tells what is wrong, if it still is
         return stand_of(self.workspace) == self.stand
@@ -117,7 +117,7 @@ class Pool:
             workspace = warm.workspace = self._opened(root)
             warm.witness = lost_history.known_of(workspace.state)
             with workspace.lock.held():
-                workspace.tracker.marks()
+                workspace.parts.tracker.marks()
             warm.stand = stand_of(workspace)
             # What is known of a large tree stays. The collector would go through all of it again and again.
             gc.collect()
@@ -176,7 +176,7 @@ class Pool:
 
 def stand_of(workspace: Workspace) -> Stand:
     """What an open workspace rests on: these very folders, this journal, these settings, accepted or not."""
-    history = workspace.ledger.history
+    history = workspace.parts.ledger.history
     untrusted = history.untrusted_since(CONFIG, beside=True)
     return (places_of(workspace), history.accepted.get(toml.FILE), untrusted.seq if untrusted else 0)
 
@@ -201,5 +201,5 @@ def _number(path: Path, *, content: bool = False) -> tuple[int, ...]:
 
 
 def _proof(workspace: Workspace) -> str:
-    mark = workspace.ledger.history.marks.get("files")
+    mark = workspace.parts.ledger.history.marks.get("files")
     return mark.evidence if mark else ""

@@ -32,7 +32,7 @@ def main() -> int:
 def gone(here: str, data: bytes, error: Exception) -> int:
     """What to end with for an event that this Python cannot tell Takeback of."""
     sys.path.insert(0, here)  # nothing else of Takeback can be relied on
-    code: int = import_module("door").gone(data)
+    code: int = import_module("client").gone(data)
     if code:
         version = ".".join(map(str, sys.version_info[:3]))
         sys.stderr.write(f"Takeback cannot be loaded by {sys.executable} ({version}): {error}\n")

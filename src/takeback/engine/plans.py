@@ -172,7 +172,7 @@ def refuse_broken(prepared: PreparedPlan) -> None:
     """A plan that breaks a rule does not begin."""
     if prepared.broken:
         said = "; ".join(f"{told(broken)}" for broken in prepared.broken)
-        raise RefusedError(f"{said}; nothing was done", hint=prepared.broken[0].how_to_allow)
+        raise RefusedError(f"{said}; nothing was done", how=prepared.broken[0].how_to_allow)
 
 
 def told(broken: Broken) -> str:
@@ -197,7 +197,7 @@ def _call(
         found = policy.judge_call(rules, use.name, use.effect, args, prepared.ground, earlier=earlier)
         if found.do is Ruling.DENY:
             raise RefusedError(
-                f"step {step.id} was refused before it ran: {found.why} (rule {found.rule})", hint=found.how
+                f"step {step.id} was refused before it ran: {found.why} (rule {found.rule})", how=found.how
             )
     by_place, by_name = _passed(tool, args)
     # More careful than what the tool says of itself, where the plan expects so.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from takeback.core.events import Mark
 from takeback.core.record import Record
+from takeback.ports.content import BlobStore
 from takeback.ports.progress import Progress, silent
 
 Dated = tuple[int, Mark]
@@ -39,12 +40,6 @@ class Keeper(Protocol):
         """The names of all content that these marks need. The first one must be whole."""
 
 
-class Store(Protocol):
-    def size_bytes(self) -> int: ...
-
-    def sweep(self, live: Any, *, thorough: bool = ..., progress: Progress = ...) -> Any: ...
-
-
 class Pruned(msgspec.Struct, frozen=True):
     """What a clean-up did."""
 
@@ -63,7 +58,7 @@ def prune(
     records: Iterable[Record],
     pinned: Iterable[Mark],
     keepers: Mapping[str, Keeper],
-    store: Store,
+    store: BlobStore,
     limits: RetentionLimits,
     now_us: int,
     progress: Progress = silent,

@@ -1,38 +1,104 @@
-"""What the engine needs from the outside, in sentences that every implementation keeps.
-
-The contract of each port is a public test suite in `takeback.testing`; the in-memory implementation passes the
-same suite as the durable ones.
-"""
+"""The port of content: what was in every file, by its digest. The contract is in `takeback.testing`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Protocol
+
+import msgspec
+
+from takeback.ports.journal import Finding
+from takeback.ports.progress import Progress, silent
 
 FileId = tuple[int, int, int, int, int]
 """What tells that a file is the one that was seen: device, inode, size, mtime and ctime in nanoseconds."""
 
 
-class BlobStore(Protocol):
-    """Bytes by their name, which is their digest. What was put and synced comes back unchanged, or not at all."""
+class Stats(msgspec.Struct, frozen=True):
+    """How much there is. `blobs` may count a blob twice that is stored twice."""
 
-    def put(self, data: bytes, *, packed: bool = True) -> bytes:
-        """Keep these bytes and return their name. Harmless if we die now: nothing refers to it yet.
+    packs: int
+    blobs: int
+    bytes: int
+    index_bytes: int
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """What a sweep did. `findings` are damaged blobs, whose packs stay; `stopped` is why it ended early."""
+
+    packs_removed: int = 0
+    bytes_freed: int = 0
+    bytes_copied: int = 0
+    findings: tuple[Finding, ...] = ()
+    stopped: str = ""
+
+
+class BlobStore(Protocol):
+    """Bytes by their name, which is their digest: what was put and synced comes back unchanged, or not at all.
+
+    A batch is what is put between two syncs. The caller holds the workspace lock from the first `put` of a
+    batch until something durable refers to it, and for `sweep`. Reading needs no lock.
+    """
+
+    def put(self, data: bytes | memoryview, *, packed: bool = True) -> bytes:
+        """Keep these bytes and return their digest. Harmless if we die now: nothing refers to it yet.
 
         `packed=False` says that compressing them is not worth the time.
         """
 
-    def get(self, name: bytes) -> bytes:
-        """The bytes of this name, checked. Raises CorruptionError if they are damaged or gone."""
+    def get(self, digest: bytes) -> bytes:
+        """The bytes of this digest, proved. Raises CorruptionError if they are damaged, pruned or lost."""
 
-    def has(self, name: bytes) -> bool:
+    def put_named(self, digest: bytes, data: bytes | memoryview) -> None:
+        """`put` for a caller that has hashed already. A wrong name is found when it is read."""
+
+    def get_many(self, digests: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Each digest with its bytes, once each, in the order that is cheapest to read."""
+
+    def has(self, digest: bytes) -> bool:
         """Whether `get` would find it."""
 
     def missing(self, names: Iterable[bytes]) -> set[bytes]:
         """Those that `get` would not find."""
 
+    def begin(self) -> None:
+        """Begin a batch: forget what an earlier one left unsynced, and see what other processes wrote.
+
+        The first `put` after a `sync` begins one by itself; a caller whose batch failed calls this.
+        """
+
     def sync(self) -> None:
-        """Everything put so far survives a power cut when this returns."""
+        """Everything put so far survives a power cut when this returns.
+
+        If this raises, everything put since the last sync is forgotten: put it again.
+        """
+
+    def size_bytes(self) -> int:
+        """The room that the store takes. Cheap."""
+
+    def stats(self) -> Stats:
+        """How much there is."""
+
+    def check(self, *, deep: bool = False) -> Iterator[Finding]:
+        """Name whatever is not as it was written; `deep` proves every blob. Nothing is changed."""
+
+    def sweep(
+        self,
+        live: AbstractSet[bytes],
+        *,
+        thorough: bool = False,
+        copy_bytes_max: int | None = None,
+        progress: Progress = silent,
+    ) -> Swept:
+        """Remove what is not live, and may leave some of it where removing does not pay.
+
+        `thorough` leaves nothing and compresses the rest harder. May be called again after a crash. Never
+        removes a live blob, and never needs more room than one pack.
+        """
+
+    def close(self) -> None:
+        """Let go without syncing. May be called twice."""
 
 
 class Shelf(Protocol):

@@ -1,8 +1,4 @@
-"""What the engine needs from the outside, in sentences that every implementation keeps.
-
-The contract of each port is a public test suite in `takeback.testing`; the in-memory implementation passes the
-same suite as the durable ones.
-"""
+"""The port of the journal: append-only, hash-chained events. The contract is in `takeback.testing`."""
 
 from __future__ import annotations
 
@@ -93,6 +89,9 @@ class Journal(Protocol):
 
     def head(self, stream: str | None = None) -> Head:
         """The end of one stream, or of the whole journal. Of an unknown stream: no records."""
+
+    def durable_head(self) -> Head:
+        """The last record that is known to survive a power cut; of a journal that does not know: no records."""
 
     def check(self) -> Iterator[Finding]:
         """Read everything and name whatever is not as it was written. Nothing is changed."""

@@ -8,7 +8,17 @@ from typing import Protocol
 from takeback.core.leases import Blocked, Holder, Lease
 
 
-class LeaseStore(Protocol):
+class Renewing(Protocol):
+    """Whatever is held for a while, and may be held longer."""
+
+    def renew(self, fences: Collection[int]) -> frozenset[int]:
+        """Let them last as long again from now on; gives those that are still held.
+
+        One that had run out and that nobody has taken is held again.
+        """
+
+
+class LeaseStore(Renewing, Protocol):
     """The leases of a workspace. Each operation is one transaction; any number of processes may work at once.
 
     Time is told by a clock that nobody sets: the machine's since its boot, or the database's own. The fence of a
@@ -31,12 +41,6 @@ class LeaseStore(Protocol):
         whoever takes it finds it in `ended`. With a `token` the one who asks is known to be waiting for so long, and
         hears if the wait could have no end: of those who wait for each other, the youngest does. Durable when this
         returns.
-        """
-
-    def renew(self, fences: Collection[int]) -> frozenset[int]:
-        """Let them last as long again from now on; gives those that are still held.
-
-        One that had run out and that nobody has taken is held again.
         """
 
     def release(self, fences: Collection[int]) -> frozenset[int]:

@@ -1,8 +1,4 @@
-"""What the engine needs from the outside, in sentences that every implementation keeps.
-
-The contract of each port is a public test suite in `takeback.testing`; the in-memory implementation passes the
-same suite as the durable ones.
-"""
+"""The port of progress: showing how far long work has come."""
 
 from __future__ import annotations
 

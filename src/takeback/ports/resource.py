@@ -1,8 +1,4 @@
-"""What the engine needs from the outside, in sentences that every implementation keeps.
-
-The contract of each port is a public test suite in `takeback.testing`; the in-memory implementation passes the
-same suite as the durable ones.
-"""
+"""The port of resources: what can change is observed, read, and put back by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -20,10 +16,6 @@ from takeback.ports.journal import Finding
 class Traits(msgspec.Struct, frozen=True):
     """What a resource can do, declared and not discovered by failing."""
 
-    exact: bool
-    """Taking back and redoing give the very same version."""
-    detects_drift: bool
-    """It can tell that somebody else wrote."""
     external: bool = False
     """Its changes are in other systems: taken back one at a time, and never made again by a redo."""
     divisible: bool = False

@@ -15,7 +15,7 @@ class MemoryResource:
     """Values by run and path."""
 
     name = RESOURCE
-    traits = Traits(exact=True, detects_drift=True)
+    traits = Traits()
 
     def __init__(self, latest: Latest, timeline: Callable[[Target], Sequence[Entry]]) -> None:
         self._latest = latest

@@ -1,4 +1,4 @@
-"""The only reader of the environment and of takeback.toml."""
+"""The only reader of the environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import platformdirs
 from takeback.core.codec import written
 from takeback.core.redact import redact
 from takeback.errors import BackendError, RefusedError, UsageError
-from takeback.settings.toml import FILE
+from takeback.settings import FILE
 
 COMMAND_MAX = 10_000
 LINKS_MAX = 40

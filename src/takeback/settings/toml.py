@@ -1,4 +1,4 @@
-"""The only reader of the environment and of takeback.toml."""
+"""The only reader of takeback.toml."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from takeback import settings
 from takeback.core.plan import ToolTarget
 from takeback.core.rules import Rules
 from takeback.errors import UsageError
 
-FILE = "takeback.toml"
+FILE = settings.FILE
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 

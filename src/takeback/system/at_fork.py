@@ -10,28 +10,32 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 
-class Holder(Protocol):
+class ConnectionHolder(ABC):
+    """Whatever holds a connection that must not go over into a child."""
+
+    @abstractmethod
     def hold_still(self) -> None:
         """Let nobody use the connection from now on, and close it."""
 
+    @abstractmethod
     def go_on(self) -> None:
         """Let others use it again."""
 
 
-_holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+_holders: weakref.WeakSet[ConnectionHolder] = weakref.WeakSet()
 _forking = threading.Lock()
-_still: list[Holder] = []
+_still: list[ConnectionHolder] = []
 
 
-def watch(holder: Holder) -> None:
+def watch(holder: ConnectionHolder) -> None:
     """Have this one let go before each fork from now on."""
     _holders.add(holder)
 
 
-def unwatch(holder: Holder) -> None:
+def unwatch(holder: ConnectionHolder) -> None:
     _holders.discard(holder)
 
 

@@ -12,6 +12,8 @@ from typing import TypeVar
 import msgspec
 from blake3 import blake3
 
+from takeback.system import durable
+
 T = TypeVar("T")
 
 _DIGEST_BYTES = 32
@@ -41,11 +43,11 @@ def save(path: Path, magic: bytes, value: object) -> bool:
     body = msgspec.msgpack.encode(value)
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as out:
+        with (
+            durable.replacing(path, temporary=temporary, synced=False, named=False) as fd,
+            os.fdopen(fd, "wb", closefd=False) as out,
+        ):
             out.write(magic + blake3(body).digest() + body)
-        os.rename(temporary, path)
     except OSError:
-        temporary.unlink(missing_ok=True)
         return False
     return True

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from takeback.system import crash_points
@@ -14,10 +17,10 @@ def fsync(fd: int) -> None:
     os.fsync(fd)
 
 
-def fdatasync(fd: int) -> None:
-    """The same, without what only tells when it was written."""
+def datasync(fd: int) -> None:
+    """Make a file's bytes and length survive a power cut, without waiting for its times."""
     crash_points.reach("disk-sync")
-    os.fdatasync(fd)
+    _datasync(fd)
 
 
 def sync_folder(path: str | bytes | os.PathLike[str]) -> None:
@@ -45,19 +48,13 @@ _PRIVATE = 0o600
 _datasync = getattr(os, "fdatasync", os.fsync)
 
 
-def datasync(fd: int) -> None:
-    """Make a file's bytes and length survive a power cut, without waiting for its times."""
-    crash_points.reach("disk-sync")
-    _datasync(fd)
-
-
 def create(path: Path) -> int:
     """A new file that only its owner can read, open for appending."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _PRIVATE)
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """A whole new file, its bytes durable; its name is so after `faults.sync_folder`."""
+    """A whole new file, its bytes durable; its name is so after `sync_folder`."""
     fd = create(path)
     try:
         write_all(fd, data)
@@ -69,10 +66,52 @@ def write_new(path: Path, data: bytes) -> None:
         os.close(fd)
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Put these bytes under this name: all of them or the old ones, also after a power cut."""
-    temporary = path.with_suffix(".tmp")
-    temporary.unlink(missing_ok=True)
-    write_new(temporary, data)
-    os.replace(temporary, path)
-    sync_folder(path.parent)
+@contextmanager
+def replacing(
+    path: Path,
+    *,
+    temporary: Path | None = None,
+    synced: bool = True,
+    named: bool = True,
+    over: bool = True,
+) -> Iterator[int]:
+    """Have the block write a file for this user alone, and put it under this name: whole, or the old one stays.
+
+    Also after a power cut, if `synced`; and it is the new one then, if `named`. Not `over` leaves one that is there.
+    Whoever may be one of several gets a temporary name of its own.
+    """
+    fresh = temporary or path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _PRIVATE)
+        try:
+            yield fd
+            if synced:
+                fsync(fd)
+        finally:
+            os.close(fd)
+        if over:
+            os.replace(fresh, path)
+        else:
+            with suppress(FileExistsError):
+                os.link(fresh, path)
+            os.unlink(fresh)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+    if named:
+        sync_folder(path.parent)
+
+
+def replace(
+    path: Path,
+    data: bytes,
+    *,
+    temporary: Path | None = None,
+    synced: bool = True,
+    named: bool = True,
+    over: bool = True,
+) -> None:
+    """Put these bytes under this name, as `replacing` does."""
+    with replacing(path, temporary=temporary, synced=synced, named=named, over=over) as fd:
+        write_all(fd, data)

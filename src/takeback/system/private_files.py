@@ -10,8 +10,6 @@ import errno
 import os
 import pwd
 import stat
-import threading
-from contextlib import suppress
 from pathlib import Path
 
 from takeback.errors import BackendError
@@ -52,21 +50,8 @@ def private_file(path: Path) -> None:
 
 def write_whole(path: Path, data: bytes, *, replacing: bool = True) -> None:
     """Write a file for this user alone, all of it or nothing; not `replacing` leaves one that is there."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
     try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        try:
-            durable.write_all(fd, data)
-            durable.fsync(fd)
-        finally:
-            os.close(fd)
-        if replacing:
-            os.replace(fresh, path)
-        else:
-            with suppress(FileExistsError):
-                os.link(fresh, path)
-            os.unlink(fresh)
-        durable.sync_folder(path.parent)
+        durable.replace(path, data, over=replacing)
     except OSError as error:
         raise unusable(path, error) from error
 

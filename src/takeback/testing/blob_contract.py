@@ -1,9 +1,9 @@
-"""The contract of the `Blobs` port, as a test suite that any implementation can run.
+"""The contract of the `BlobStore` port, as a test suite that any implementation can run.
 
 Say how to open yours, and pytest does the rest:
 
     class TestMyBlobs(DurableBlobContract):
-        def open(self, where: Path) -> Blobs:
+        def open(self, where: Path) -> BlobStore:
             return MyBlobs(where / "blobs")
 
 `open` is called again with the same folder to see what is still there. A store that ends with its object
@@ -21,7 +21,8 @@ import pytest
 from blake3 import blake3
 
 from takeback.errors import CorruptionError
-from takeback.storage.content.names import Blobs, raw_name, text_name
+from takeback.ports.content import BlobStore
+from takeback.storage.content.names import raw_name, text_name
 
 SIZES = (0, 1, 127, 128, 129, 4095, 4096, 4097, 32 * 1024, 65_536, 1_000_003)
 
@@ -42,35 +43,35 @@ def name_of(data: bytes) -> bytes:
 class BlobContract:
     """Subclass it, with a name that pytest collects."""
 
-    def open(self, where: Path) -> Blobs:
+    def open(self, where: Path) -> BlobStore:
         """The store that is kept in this folder; the same one for the same folder."""
         raise NotImplementedError
 
     @pytest.fixture
-    def blobs(self, tmp_path: Path) -> Iterator[Blobs]:
+    def blobs(self, tmp_path: Path) -> Iterator[BlobStore]:
         blobs = self.open(tmp_path)
         yield blobs
         blobs.close()
 
     # Put and get
 
-    def test_what_was_put_comes_back(self, blobs: Blobs) -> None:
+    def test_what_was_put_comes_back(self, blobs: BlobStore) -> None:
         names = {blobs.put(data): data for data in samples()}
         assert {name: blobs.get(name) for name in names} == names
         blobs.sync()
         assert {name: blobs.get(name) for name in names} == names
 
-    def test_a_name_is_the_digest_of_the_bytes(self, blobs: Blobs) -> None:
+    def test_a_name_is_the_digest_of_the_bytes(self, blobs: BlobStore) -> None:
         assert blobs.put(b"abc") == name_of(b"abc")
 
-    def test_a_view_of_memory_can_be_put_and_changed_afterwards(self, blobs: Blobs) -> None:
+    def test_a_view_of_memory_can_be_put_and_changed_afterwards(self, blobs: BlobStore) -> None:
         buffer = bytearray(os.urandom(1000))
         kept = bytes(buffer)
         name = blobs.put(memoryview(buffer))
         buffer[:] = bytes(1000)
         assert blobs.get(name) == kept
 
-    def test_putting_again_keeps_one(self, blobs: Blobs) -> None:
+    def test_putting_again_keeps_one(self, blobs: BlobStore) -> None:
         data = os.urandom(10_000)
         blobs.put(data)
         blobs.sync()
@@ -80,24 +81,24 @@ class BlobContract:
         assert blobs.size_bytes() == before
         assert blobs.stats().blobs == 1
 
-    def test_a_name_that_the_caller_made_is_taken(self, blobs: Blobs) -> None:
+    def test_a_name_that_the_caller_made_is_taken(self, blobs: BlobStore) -> None:
         blobs.put_named(name_of(b"abc"), b"abc")
         blobs.sync()
         assert blobs.get(name_of(b"abc")) == b"abc"
 
-    def test_a_wrong_name_is_found_when_it_is_read(self, blobs: Blobs) -> None:
+    def test_a_wrong_name_is_found_when_it_is_read(self, blobs: BlobStore) -> None:
         blobs.put_named(name_of(b"abc"), b"another")
         blobs.sync()
         with pytest.raises(CorruptionError, match=text_name(name_of(b"abc"))):
             blobs.get(name_of(b"abc"))
         assert [text_name(name_of(b"abc")) in found.what for found in blobs.check(deep=True)] == [True]
 
-    def test_what_is_not_there_is_said_to_be_pruned_or_lost(self, blobs: Blobs) -> None:
+    def test_what_is_not_there_is_said_to_be_pruned_or_lost(self, blobs: BlobStore) -> None:
         blobs.put(b"abc")
         with pytest.raises(CorruptionError, match=f"{text_name(bytes(32))} was pruned or is lost"):
             blobs.get(bytes(32))
 
-    def test_many_come_back_once_each(self, blobs: Blobs) -> None:
+    def test_many_come_back_once_each(self, blobs: BlobStore) -> None:
         names = [blobs.put(data) for data in samples()]
         blobs.sync()
         got = list(blobs.get_many(names + names[:3]))
@@ -105,27 +106,27 @@ class BlobContract:
 
     # Has and missing
 
-    def test_has_tells_what_get_would_find(self, blobs: Blobs) -> None:
+    def test_has_tells_what_get_would_find(self, blobs: BlobStore) -> None:
         assert not blobs.has(name_of(b"abc"))
         blobs.put(b"abc")
         assert blobs.has(name_of(b"abc"))
         blobs.sync()
         assert blobs.has(name_of(b"abc"))
 
-    def test_missing_names_the_others(self, blobs: Blobs) -> None:
+    def test_missing_names_the_others(self, blobs: BlobStore) -> None:
         here, gone = blobs.put(b"here"), name_of(b"gone")
         assert blobs.missing([here, gone, here]) == {gone}
         assert blobs.missing([]) == set()
 
     # Batches
 
-    def test_syncing_nothing_is_nothing(self, blobs: Blobs) -> None:
+    def test_syncing_nothing_is_nothing(self, blobs: BlobStore) -> None:
         blobs.sync()
         blobs.begin()
         blobs.sync()
         assert blobs.stats().blobs == 0
 
-    def test_what_was_synced_survives_a_new_batch(self, blobs: Blobs) -> None:
+    def test_what_was_synced_survives_a_new_batch(self, blobs: BlobStore) -> None:
         name = blobs.put(b"abc")
         blobs.sync()
         blobs.begin()
@@ -133,14 +134,14 @@ class BlobContract:
 
     # Size and check
 
-    def test_the_size_follows_what_is_there(self, blobs: Blobs) -> None:
+    def test_the_size_follows_what_is_there(self, blobs: BlobStore) -> None:
         data = os.urandom(100_000)
         blobs.put(data)
         blobs.sync()
         assert 100_000 <= blobs.size_bytes() < 110_000
         assert 100_000 <= blobs.stats().bytes <= blobs.size_bytes()
 
-    def test_a_sound_store_has_no_findings(self, blobs: Blobs) -> None:
+    def test_a_sound_store_has_no_findings(self, blobs: BlobStore) -> None:
         for data in samples():
             blobs.put(data)
         blobs.sync()
@@ -148,7 +149,7 @@ class BlobContract:
 
     # Sweep
 
-    def test_a_sweep_keeps_what_is_live(self, blobs: Blobs) -> None:
+    def test_a_sweep_keeps_what_is_live(self, blobs: BlobStore) -> None:
         names = [blobs.put(data) for data in samples()]
         blobs.sync()
         blobs.sweep(set(names[::2]))
@@ -156,20 +157,20 @@ class BlobContract:
         assert all(name_of(blobs.get(name)) == name for name in names[::2])
         assert list(blobs.check(deep=True)) == []
 
-    def test_a_sweep_of_everything_leaves_nothing(self, blobs: Blobs) -> None:
+    def test_a_sweep_of_everything_leaves_nothing(self, blobs: BlobStore) -> None:
         names = [blobs.put(data) for data in samples()]
         blobs.sync()
         assert blobs.sweep(set()).bytes_freed > 1_000_000
         assert blobs.missing(names) == set(names)
         assert blobs.stats().bytes == 0
 
-    def test_a_thorough_sweep_leaves_nothing_dead(self, blobs: Blobs) -> None:
+    def test_a_thorough_sweep_leaves_nothing_dead(self, blobs: BlobStore) -> None:
         names = [blobs.put(data) for data in samples()]
         blobs.sync()
         blobs.sweep(set(names[1:]), thorough=True)
         assert blobs.missing(names) == {names[0]}
 
-    def test_what_was_swept_can_be_put_again(self, blobs: Blobs) -> None:
+    def test_what_was_swept_can_be_put_again(self, blobs: BlobStore) -> None:
         blobs.put(b"abc")
         blobs.sync()
         blobs.sweep(set())
@@ -177,7 +178,7 @@ class BlobContract:
         blobs.sync()
         assert blobs.get(name) == b"abc"
 
-    def test_a_live_name_that_is_not_there_harms_nothing(self, blobs: Blobs) -> None:
+    def test_a_live_name_that_is_not_there_harms_nothing(self, blobs: BlobStore) -> None:
         name = blobs.put(b"abc")
         blobs.sync()
         blobs.sweep({name, bytes(32)})

@@ -1,4 +1,4 @@
-"""Makes the single-file scripts from these modules: `python -m takeback.workflows.bundle [FOLDER]`.
+"""Makes the single-file scripts from these modules; `./dev docs` writes them.
 
 A script is the modules one after the other, without their imports of each other. So the command line, Python and
 a copied file do the same, and a test looks that the copies in scripts/ are today's.
@@ -25,7 +25,7 @@ ABOUT = {
 
 HEAD = """\
 One file that needs only Python 3.11: copy it where it is needed. It is made from Takeback's own modules by
-`python -m takeback.workflows.bundle`; change it there."""
+`./dev docs`; change it there."""
 
 # These serve only annotations, which nobody evaluates; loading them would take time.
 FOR_TYPES_ONLY = {"typing", "collections.abc"}

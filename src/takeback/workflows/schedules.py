@@ -17,7 +17,6 @@ from pathlib import Path
 
 from takeback.errors import BackendError, UsageError
 
-NAMES = ("systemd", "cron", "launchd")
 EVERY_MIN_MAX = 59
 
 

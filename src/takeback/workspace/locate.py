@@ -1,4 +1,4 @@
-"""Finding and opening the workspace that is meant."""
+"""Finding the workspace that is meant. Nothing of the engine is loaded for it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import os
 from pathlib import Path
 
 from takeback.errors import UsageError
-from takeback.settings import environment, toml
+from takeback.settings import FILE, environment
 from takeback.storage.state.registry import Registry
 
 
-def find_root(start: str | os.PathLike[str], registry: Registry) -> Path:
+def find_root(start: str | os.PathLike[str] = ".", registry: Registry | None = None) -> Path:
     """The nearest protected workspace, else the nearest takeback.toml, else `.git`, else the directory itself."""
-    path = directory_of(start)
+    path, registry = directory_of(start), registry or registry_of_user()
     if nearest := registry.nearest(path) or registry.nearest_moved(path):
         return nearest
-    for name in (toml.FILE, ".git"):
+    for name in (FILE, ".git"):
         for folder in (path, *path.parents):
             if (folder / name).exists() and not environment.is_too_wide(folder):
                 return folder
     return path
+
+
+def registry_of_user() -> Registry:
+    """Return the list of all workspaces of this user."""
+    return Registry(environment.state_home())
 
 
 def directory_of(path: str | os.PathLike[str]) -> Path:

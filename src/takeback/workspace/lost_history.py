@@ -25,8 +25,16 @@ class Lost(msgspec.Struct, frozen=True):
     root: str
     state: Path
     since_us: int
+    noted: int = 0
+    """So many records it had, where there is an older or another history with the same beginning; else zero."""
 
     def __str__(self) -> str:
+        if self.noted:
+            return (
+                f"the history of {self.root} is older than what was recorded: record {self.noted:,} of it is missing "
+                f"or another one, so {self.state} was cut or replaced by an older copy, and what came since cannot "
+                "be taken back"
+            )
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.since_us / 1e6))
         return (
             f"{self.root} has been protected since {since}, and the history from then is gone: {self.state} was "
@@ -51,7 +59,28 @@ def lost(state: Path, root: Path, journal: Journal | None) -> Lost | None:
         first = journal.get(1) if journal else None
     except CorruptionError:
         first = None
-    return None if first and first.digest == known.began else Lost(os.fspath(root), state, known.since_us)
+    if journal is None or first is None or first.digest != known.began:
+        return Lost(os.fspath(root), state, known.since_us)
+    return None if _has(journal, known) else Lost(os.fspath(root), state, known.since_us, known.count)
+
+
+def _has(journal: Journal, known: Witness) -> bool:
+    """Whether the journal goes at least as far as what is noted. One that goes further is normal."""
+    try:
+        last = journal.get(known.count) if known.count else None
+    except CorruptionError:
+        return True  # it is there, and damaged: whoever reads it says so
+    return not known.count or bool(last and last.digest == known.head)
+
+
+def note_head(state: Path, root: Path, journal: Journal) -> None:
+    """Note how far the history goes, as far as it is durable. One that is missed stays noted as it was."""
+    known = _known(state, root)
+    if known is None:
+        return
+    now = journal.durable_head()
+    if now.count > known.count and lost(state, root, journal) is None:
+        remember(msgspec.structs.replace(known, count=now.count, head=now.digest))
 
 
 def register(state: Path, root: Path, journal: Journal, *, anew: bool = False) -> None:

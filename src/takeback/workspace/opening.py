@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 import time
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from takeback.core import ids
 from takeback.core.codec import text_of
 from takeback.core.events import ConfigAccepted, Event, WorkspaceBegan
 from takeback.errors import CorruptionError, RefusedError, UsageError
+from takeback.ports.journal import Journal
 from takeback.ports.progress import Progress, silent
 from takeback.settings import environment, toml
 from takeback.settings.loosening import Setting, to_accept
@@ -24,6 +28,9 @@ from takeback.workspace.locate import directory_of, find_root
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.store.journal import begun, is_begun, is_begun_elsewhere, journal_of
 from takeback.workspace.workspace import Workspace
+
+MEMORY = "memory"
+"""The store that is none: `takeback.open(root, store="memory")`."""
 
 
 def open_workspace(
@@ -41,7 +48,8 @@ def open_workspace(
     """Open exactly this directory, and begin to protect it if it is not yet.
 
     `store` is the address of a PostgreSQL database in which its history is begun, `workspace` its name there,
-    `blobs` the address of a bucket that has all content besides, like s3://bucket/folder. With `accept_config` what
+    `blobs` the address of a bucket that has all content besides, like s3://bucket/folder. With store="memory" the
+    history and all content live in this process alone and end when it is closed. With `accept_config` what
     stands in its takeback.toml is accepted, all of it: for whoever knows what stands there. Not inside of an action.
     """
     if sys.platform != "linux":
@@ -53,6 +61,13 @@ def open_workspace(
     registry = Registry(Path(os.path.realpath(home)) if home else environment.state_home())
     if not allow_home and not registry.knows(path):
         environment.refuse_too_wide(path)
+    if store == MEMORY:
+        if home or workspace or blobs:
+            raise UsageError(
+                "a history in memory has no home, no name and no bucket; nothing was recorded",
+                hint='open it with store="memory" alone',
+            )
+        return _in_memory(path, registry, watching=watching, progress=progress, accept_config=accept_config)
     if path.is_relative_to(registry.home):
         raise UsageError(
             f"{path} is where Takeback keeps its own state; nothing was recorded",
@@ -67,12 +82,7 @@ def open_workspace(
     journal = begun(state, path, store, workspace, blobs)
     is_new = not journal.head().count
     if is_new:
-        began: list[Event] = [WorkspaceBegan(text_of(os.fsencode(path)), __version__)]
-        known = acceptance.read(state).accepted
-        if names := tuple(str(one) for one in to_accept(toml.read_config(path)) if one.digest in known):
-            began.append(ConfigAccepted("", environment.actor(), toml.FILE, names))
-        # The key makes two processes that open it for the first time write one event.
-        journal.append(began, stream=ids.WORKSPACE, key="workspace-began")
+        _begin(journal, path, state)
     opened = _told(Workspace(path, state, journal, watching=watching, progress=progress))
     lost_history.register(state, path, journal)
     kept = location.read(state)
@@ -83,6 +93,53 @@ def open_workspace(
             f"name in {toml.FILE}"
         )
     return opened
+
+
+def _begin(journal: Journal, path: Path, state: Path) -> None:
+    """Record that the folder is protected from now on, and what of its settings a human has accepted."""
+    began: list[Event] = [WorkspaceBegan(text_of(os.fsencode(path)), __version__)]
+    known = acceptance.read(state).accepted
+    if names := tuple(str(one) for one in to_accept(toml.read_config(path)) if one.digest in known):
+        began.append(ConfigAccepted("", environment.actor(), toml.FILE, names))
+    # The key makes two processes that open it for the first time write one event.
+    journal.append(began, stream=ids.WORKSPACE, key="workspace-began")
+
+
+def _in_memory(
+    path: Path, registry: Registry, *, watching: bool, progress: Progress, accept_config: bool
+) -> Workspace:
+    """Open a directory with a history and content in memory. Locks and staging have a private temporary folder."""
+    # Loaded here: few need it, and each command opens a workspace.
+    from takeback.storage.content.memory import MemoryBlobs
+    from takeback.storage.journal.memory.journal import InMemoryJournal
+
+    if registry.knows(path) or registry.moved(path):
+        raise RefusedError(
+            f"{path} is protected already, with a history on disk, of which one in memory would not know; nothing "
+            "was begun",
+            hint='open it without store="memory", or work on a copy of the folder',
+        )
+    toml.read_config(path)  # a mistake in the settings is told before anything is begun
+    home = Path(tempfile.mkdtemp(prefix="takeback-memory-"))
+    try:
+        state = Registry(home).create(path)
+        if accept_config:
+            accept_unopened(state, to_accept(toml.read_config(path)))
+        journal = InMemoryJournal()
+        _begin(journal, path, state)
+        opened = Workspace(path, state, journal, watching=watching, progress=progress, blobs=MemoryBlobs())
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+    # With the parts, and not with the workspace: a run that goes on has them.
+    opened.closed = weakref.finalize(opened.parts, _remove_own, home, os.getpid())
+    return opened
+
+
+def _remove_own(home: Path, process: int) -> None:
+    """Remove the folder of a workspace in memory, but not from a fork of the process that works with it."""
+    if os.getpid() == process:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def find_workspace(

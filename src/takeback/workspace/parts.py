@@ -1,16 +1,16 @@
-"""The parts of a workspace and how they fit together. Each is made when it is first needed."""
+"""The parts of a workspace and how they fit together."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from takeback.core import events as e
-from takeback.core.change import Target
 from takeback.core.history import History
-from takeback.core.intents import AttemptOutcome, Queued
+from takeback.core.intents import Queued
 from takeback.engine.gate.foresight import Foresight
 from takeback.engine.gate.rules import Judging
 from takeback.engine.ledger import Ledger
@@ -19,16 +19,16 @@ from takeback.engine.locks.leases import Leases
 from takeback.engine.outbox.delivery import Delivery, Manner, pause_s
 from takeback.engine.outbox.resource import OutboxResource
 from takeback.engine.outbox.webhooks import Audit, Webhook
-from takeback.engine.outbox.worker import Tally, Worker, bury
+from takeback.engine.outbox.worker import bury
 from takeback.engine.rollback.rollback import Rollbacks
+from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
 from takeback.engine.runs.runs import Runs
 from takeback.engine.runs.values import ValueStore
 from takeback.engine.tracking import own_processes, recovery
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.engine.tracking.tracker import Tracker
-from takeback.errors import BackendError, ConflictError, StoreMoved, TakebackError
-from takeback.ports.content import Contents
+from takeback.errors import StoreMoved, TakebackError
 from takeback.ports.journal import Journal
 from takeback.ports.outbox import Outbox
 from takeback.ports.progress import Progress, silent
@@ -49,11 +49,11 @@ from takeback.resources.postgres.transactions import Servers
 from takeback.resources.sqlite.discovery import KnownDatabases
 from takeback.resources.sqlite.resource import Sqlite
 from takeback.resources.sqlite.transactions import SqliteDatabases
-from takeback.settings import environment, toml
-from takeback.settings.loosening import to_accept
+from takeback.settings import agent_files, environment, toml
+from takeback.storage.content.memory import MemoryBlobs
 from takeback.storage.content.packs import PackStore
 from takeback.storage.content.stored_contents import StoredContents
-from takeback.storage.state import acceptance, location
+from takeback.storage.state import location
 from takeback.storage.state.generation import Generation
 from takeback.storage.state.lock import WorkspaceLock
 from takeback.storage.state.webhook_marks import AuditMarks
@@ -62,21 +62,18 @@ from takeback.workspace import lost_history
 from takeback.workspace.databases import ByPlace
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.store import content
-from takeback.workspace.trusted_settings import (
-    CONFIG,
-    Held,
-    Offer,
-    changed_unseen,
-    settings_of,
-    targets,
-    without_intents,
-)
+from takeback.workspace.trusted_settings import TrustedSettings
 
-BESIDE = "something beside the session that is open"
+if TYPE_CHECKING:
+    from takeback.engine.outbox.service import OutboxService, ServiceListener
+    from takeback.engine.tracking.command import GuardedRows
 
 
-class Assembly:
-    """One protected directory: its state, its settings, and the parts that work on them."""
+class WorkspaceParts:
+    """The parts that work on one protected directory, its state and its settings.
+
+    Each is made when it is first needed: reading the log opens no content store.
+    """
 
     def __init__(
         self,
@@ -86,6 +83,7 @@ class Assembly:
         *,
         watching: bool = False,
         progress: Progress = silent,
+        blobs: MemoryBlobs | None = None,
     ) -> None:
         self.root = root
         self.state = state
@@ -94,7 +92,8 @@ class Assembly:
         self.notices: list[str] = []
         """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
         self._watching = watching
-        self._progress = progress
+        self.progress = progress
+        self._blobs = blobs
 
     @property
     def history(self) -> History:
@@ -106,104 +105,48 @@ class Assembly:
         """The history that this directory had before, if it is not this one."""
         return lost_history.lost(self.state, self.root, self.journal)
 
-    # The parts, each made when it is first needed: reading the log opens no content store.
-
-    @cached_property
+    @property
     def settings(self) -> toml.Config:
         """takeback.toml, as far as it holds: neither an agent nor a folder may loosen its own protection."""
-        held = self._held(self.history)
-        self._tell(held)
-        return held.settings
-
-    @property
-    def held(self) -> Held:
-        """Which settings hold now, and which wait for a human."""
-        return self._held(self.history)
-
-    def _held(self, history: History) -> Held:
-        return settings_of(self.root, history, self._contents, acceptance.read(self.state).accepted)
-
-    def _tell(self, held: Held) -> None:
-        declined, kept = acceptance.read(self.state).declined, location.read(self.state)
-        is_known = not held.since and {one.digest for one in held.pending} <= declined
-        notice = "" if is_known else held.notice
-        if not notice and held.settings.store.store and not (kept and kept.store):
-            notice = (
-                f"{toml.FILE} names a store, but the history of this workspace is on this machine: a workspace "
-                "stays where it was begun; `takeback store copy` moves it"
-            )
-        self.notices += [notice] if notice else []
-
-    def _contents(self) -> tuple[Contents, Callable[[bytes], bytes]]:
-        return StoredContents(self.store), self.store.get
-
-    def offer(self) -> Offer:
-        """takeback.toml as it is now, for a human who may accept it."""
-        text = toml.read_text(self.root)
-        given = toml.parse_config(text or b"", self.root / toml.FILE)
-        accepted = acceptance.read(self.state).accepted
-        asked = tuple(one for one in to_accept(given) if one.digest not in accepted)
-        held, since = self._held(self.history), BESIDE if self._has_changed_unseen else ""
-        return Offer(text, asked, held.since or since, held.text)
-
-    @property
-    def _has_changed_unseen(self) -> bool:
-        """Whether somebody has written takeback.toml beside a session, and nobody has recorded it yet."""
-        history = self.history
-        return history.is_in_session and changed_unseen(self.root, history, self._contents)
-
-    def note_settings(self) -> None:
-        """Record what a human wrote into takeback.toml, before a session begins: beside one it would be in doubt."""
-        with self.lock.held():
-            history = self.history
-            if not history.is_in_session and changed_unseen(self.root, history, self._contents):
-                self.tracker.observe()
-
-    def accept_offer(self, offer: Offer) -> None:
-        """A human has seen this, and wants it so. ConflictError where the file has changed meanwhile."""
-        with self.lock.held():
-            if toml.read_text(self.root) != offer.text:
-                raise ConflictError(
-                    f"{toml.FILE} has changed since it was shown; nothing was accepted", hint="look again"
-                )
-            acceptance.note(self.state, accepted=[one.digest for one in offer.asked])
-            if self._may_write:
-                if offer.since:
-                    self.tracker.observe()
-                known = self.history.timeline(CONFIG)
-                version = known[-1].change.after.id if known else ""
-                names = tuple(map(str, offer.asked))
-                self.ledger.append([e.ConfigAccepted(version, environment.actor(), toml.FILE, names)])
-                for target in targets(self.root)[1:]:
-                    self.accept(target)
-        self.__dict__.pop("settings", None)
-
-    @property
-    def _may_write(self) -> bool:
-        """Whether the workspace sits here: to a history that is only looked at nothing is written."""
-        seats, seat = self.journal.seats, self.history.moves.seat
-        return not (seats and seat and seat.place.id != seats.place.id)
-
-    def accept(self, target: Target) -> None:
-        """A human has seen what an action wrote there, and wants it so."""
-        if self.history.untrusted_since(target, beside=True):
-            latest = self.history.timeline(target)[-1].change.after
-            self.ledger.append([e.ConfigAccepted(latest.id, environment.actor(), target.name)])
+        return self.trusted.settings
 
     @cached_property
-    def store(self) -> PackStore:
-        """All content: on this machine, and in a bucket besides where one is configured."""
-        where = self.state, self._kept, self.journal, self.lock
-        return content.store_for(*where, self._progress, self._generation.rise)
+    def trusted(self) -> TrustedSettings:
+        """Which settings hold, and what a human has accepted of them."""
+        return TrustedSettings(
+            self.root,
+            self.state,
+            self.ledger,
+            self.lock,
+            contents=lambda: (StoredContents(self.store), self.store.get),
+            observe=self._observe,
+            notices=self.notices,
+        )
+
+    def _observe(self) -> None:
+        self.tracker.observe()
 
     @cached_property
-    def _kept(self) -> location.StoreLocation:
+    def store(self) -> PackStore | MemoryBlobs:
+        """All content: on this machine, and in a bucket besides where one is configured; or in memory."""
+        if self._blobs is not None:
+            return self._blobs
+        where = self.state, self.kept, self.journal, self.lock
+        return content.store_for(*where, self.progress, self.generation.rise)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is content to look at; to ask opens no store."""
+        return self._blobs is not None or (self.state / content.PACKS).exists()
+
+    @cached_property
+    def kept(self) -> location.StoreLocation:
         """Where content is kept, as far as this process knows."""
         return location.read(self.state) or location.HERE
 
     def _refuse_another_bucket(self) -> None:
         """What goes to the bucket of before would not be found where the history is read from now on."""
-        if self.journal.seats and not location.is_same_bucket(self._kept, location.read(self.state)):
+        if self.journal.seats and not location.is_same_bucket(self.kept, location.read(self.state)):
             raise StoreMoved(
                 "the content of this workspace has gone to another bucket meanwhile; nothing was recorded",
                 hint="start again what has had it open since before",
@@ -212,18 +155,18 @@ class Assembly:
     def _share(self, again: bool) -> Collection[int]:  # noqa: FBT001
         """What the ledger asks before it names content: that it is where others find it, too."""
         self._refuse_another_bucket()
-        if not self._kept.blobs:
+        if not self.kept.blobs:
             return ()
         if again:
             self.store.renew()
         return self.store.share()
 
     @cached_property
-    def _generation(self) -> Generation:
+    def generation(self) -> Generation:
         return Generation(self.state / "generation")
 
     @cached_property
-    def _excluded(self) -> Callable[[bytes], bool]:
+    def excluded(self) -> Callable[[bytes], bool]:
         hidden = [
             os.fsencode(p.relative_to(self.root))
             for p in [self.state.parent.parent, environment.witness_folder()]
@@ -238,13 +181,13 @@ class Assembly:
             self.state,
             self.store,
             StoredContents(self.store),
-            excluded=self._excluded,
+            excluded=self.excluded,
             stated=[f"excluded by {toml.FILE}: {pattern}" for pattern in self.settings.files.exclude],
             claimed=lambda: workflow_folders(self.root),
-            claims=self._sqlite.found,
-            generation=self._generation,
+            claims=self.sqlite.found,
+            generation=self.generation,
             watching=self._watching,
-            progress=self._progress,
+            progress=self.progress,
             reserve=Reserve(self.state),
         )
 
@@ -255,28 +198,28 @@ class Assembly:
             self.state,
             self.store,
             StoredContents(self.store),
-            generation=self._generation,
+            generation=self.generation,
             keep_days=self.settings.store.keep_days,
-            progress=self._progress,
+            progress=self.progress,
             shelf=self.store.shelf,
         )
 
     @cached_property
-    def _sqlite(self) -> Sqlite:
+    def sqlite(self) -> Sqlite:
         found = KnownDatabases(self.root, self.state)
         contents = StoredContents(self.store)
-        return Sqlite(self.state, found, self.store, contents, generation=self._generation)
+        return Sqlite(self.state, found, self.store, contents, generation=self.generation)
 
     @cached_property
-    def _outside(self) -> Outside:
+    def outside(self) -> Outside:
         contents = StoredContents(self.store)
         return Outside(
             self.state,
             self.store,
             contents,
             claimed=lambda: {*self._claimed_outside(), os.fsencode(self.state.parent.parent)},
-            generation=self._generation,
-            progress=self._progress,
+            generation=self.generation,
+            progress=self.progress,
         )
 
     @cached_property
@@ -284,7 +227,7 @@ class Assembly:
         """What is looked at before and after each action, in the order in which it is taken back."""
         # Files last: what the others write into folders does not stay as a folder's time. Outside first: git tells of
         # a worktree there that stays.
-        return [self._outside, self._sqlite, self.git, self.files]
+        return [self.outside, self.sqlite, self.git, self.files]
 
     @cached_property
     def lock(self) -> WorkspaceLock:
@@ -301,7 +244,7 @@ class Assembly:
             self.state.name,
             told=self._told,
             attributed=[Postgres(self.postgres, self._token)],
-            named=self._outside,
+            named=self.outside,
         )
 
     @cached_property
@@ -312,6 +255,21 @@ class Assembly:
     def _token(self, action: str) -> str:
         return self.tracker.token(action)
 
+    def guarded_rows(self, words: Sequence[str]) -> GuardedRows | None:
+        """What psql, called with these words, would do to databases under guard; None where that is nothing."""
+        if not self.postgres.living():
+            return None
+        from takeback.engine.tracking.command import GuardedRows
+        from takeback.resources.postgres.psql import look
+        from takeback.shell.languages.sql import changes_rows_only
+
+        found = look(words, self.postgres, changes_rows_only)
+        if found is None or (found.sure and not found.name):
+            return None
+        if not found.sure:
+            return GuardedRows(among=tuple(place.name for place in self.postgres.living()))
+        return GuardedRows(found.name, found.whole)
+
     def environment_of(self, action: str) -> dict[str, str]:
         """What a command is given besides, so that databases know what it does as this action's."""
         if not self.postgres.living():
@@ -319,7 +277,7 @@ class Assembly:
         return {"PGOPTIONS": connection.options(self._token(action), environment.postgres_options())}
 
     @cached_property
-    def _calls(self) -> RecordedCalls:
+    def calls(self) -> RecordedCalls:
         return RecordedCalls(ValueStore(self.store, self.lock))
 
     @cached_property
@@ -327,8 +285,8 @@ class Assembly:
         """Resources whose changes are told by whoever makes them."""
         history = self.ledger.history
         return [
-            self._intents,
-            CallsResource(history.latest, lambda id: self._calls.known(history.actions[id])),
+            self.intents,
+            CallsResource(history.latest, lambda id: self.calls.known(history.actions[id])),
             MemoryResource(history.latest, history.timeline),
         ]
 
@@ -359,7 +317,7 @@ class Assembly:
         return [Webhook(one.url, environment.webhook_secret(one.secret), one.types) for one in given]
 
     @cached_property
-    def _intents(self) -> OutboxResource:
+    def intents(self) -> OutboxResource:
         return OutboxResource(
             self.outbox,
             self.ledger.history.latest,
@@ -370,7 +328,9 @@ class Assembly:
     def _deliver(self, run: str) -> None:
         """Deliver what a run has deferred. It has committed, so nothing that goes wrong here is its failure."""
         try:
-            self.courier().run(once=True, run=run)
+            service = self.courier()
+            service.run(once=True, run=run)
+            self.notices += service.failures
         except TakebackError as error:
             self.notices.append(
                 f"what {run} deferred is left to a worker (`takeback outbox worker`): {error.message}"
@@ -383,25 +343,35 @@ class Assembly:
         self,
         *,
         concurrency: int = 4,
-        told: Callable[[AttemptOutcome], None] = lambda _: None,
-        beat: Callable[[Tally], None] = lambda _: None,
-        away: Callable[[BackendError], None] = lambda _: None,
-    ) -> Worker:
-        """A worker that delivers what committed runs have deferred."""
-        if not self.ledger.history.seq and "settings" not in self.__dict__:
+        notify: Sequence[str] = (),
+        health: Path | None = None,
+        listener: ServiceListener | None = None,
+    ) -> OutboxService:
+        """A worker of the outbox: see `Workspace.courier`."""
+        from takeback.engine.outbox.service import OutboxService  # only who delivers needs it
+
+        if not self.ledger.history.seq:
             # It needs the history for this alone, and nothing of the very many intents that may be in it.
-            held = self._held(without_intents(self.journal))
-            self._tell(held)
-            self.__dict__["settings"] = held.settings
-        return Worker(
+            self.trusted.read_without_intents()
+        return OutboxService(
             self.outbox,
             self._delivery,
             SystemClock(),
+            self.audit,
+            source=str(self.root),
+            notifiers=lambda: [*self._notifiers(), *notify],
+            health=health,
             concurrency=concurrency,
-            told=told,
-            beat=beat,
-            away=away,
+            listener=listener,
         )
+
+    def _notifiers(self) -> list[str]:
+        """Those that the monitor of this workspace tells."""
+        from takeback.workflows.monitor import Monitor  # needed for a dead letter, if there is one
+
+        monitor = Monitor(self.root, self.state.parent.parent / "monitor" / self.state.name)
+        found: list[str] = monitor.settings()["notify"]
+        return found
 
     @cached_property
     def leases(self) -> Leases:
@@ -415,33 +385,39 @@ class Assembly:
 
     @cached_property
     def rollbacks(self) -> Rollbacks:
-        return Rollbacks(self.tracker, self._calls, environment.actor())
+        return Rollbacks(self.tracker, self.calls, environment.actor())
+
+    @cached_property
+    def databases(self) -> ByPlace:
+        """The databases that runs write through Takeback."""
+        return ByPlace(
+            SqliteDatabases(self.root, self.sqlite.found, self.excluded),
+            Servers(self.postgres, self._token),
+        )
 
     @cached_property
     def runs(self) -> Runs:
         """Runs, and what they need of humans."""
-        return Runs(
-            self.tracker,
-            self.rollbacks,
-            self._calls,
-            SystemClock(),
-            self.recover,
-            self._judging,
-            self.root,
-            ByPlace(
-                SqliteDatabases(self.root, self._sqlite.found, self._excluded),
-                Servers(self.postgres, self._token),
-            ),
-            self._deliver,
-            self.leases,
-            self.locks,
+        shared = SharedParts(
+            root=self.root,
+            tracker=self.tracker,
+            rollbacks=self.rollbacks,
+            calls=self.calls,
+            clock=SystemClock(),
+            databases=self.databases,
+            leases=self.leases,
+            locks=self.locks,
+            judges=self._judging,
+            recover=self.recover,
+            deliver=self._deliver,
         )
+        return Runs(shared)
 
     @cached_property
     def foresight(self) -> Foresight:
         """What commands would do here."""
         surveyor = OutsideSurveyor(
-            self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside
+            self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside, _agents_settings
         )
         return Foresight(
             self.root,
@@ -454,7 +430,7 @@ class Assembly:
 
     def _claimed_outside(self) -> set[bytes]:
         """What lies outside the workspace and is looked after all the same: its repository, databases under guard."""
-        return self._sqlite.found.claimed_outside() | self.git.claimed_outside()
+        return self.sqlite.found.claimed_outside() | self.git.claimed_outside()
 
     def _limits_outside(self) -> CaptureLimits:
         given = self.settings.outside
@@ -462,15 +438,13 @@ class Assembly:
 
     def _judging(self, roots: Sequence[str] = ()) -> Judging:
         """The rules, for one run. `roots` are places outside that it looks at anyway."""
-        foresight = self.foresight
         return Judging(
             self.settings.rules,
             self.root,
             self.settings.tools,
-            foresight,
-            partial(foresight.survey_of, known=roots),
+            self.foresight,
             environment.here,
-            foresight.touches,
+            roots,
         )
 
     def recover(self) -> None:
@@ -482,4 +456,22 @@ class Assembly:
                 return
             if finished := self.rollbacks.finish():
                 self.notices.append(f"finished the {finished.kind} that was cut short. {finished}")
-            self.notices += recovery.settle(self.tracker, self._calls)
+            self.notices += recovery.settle(self.tracker, self.calls)
+
+    def close(self) -> None:
+        for resource in self.observed if "observed" in self.__dict__ else ():
+            resource.remember()
+            resource.close()
+        if "store" in self.__dict__:
+            self.store.close()
+        self.ledger.rest()
+        # A journal that cannot be read has told so, and nothing else depends on the note.
+        with suppress(TakebackError):
+            lost_history.note_head(self.state, self.root, self.journal)
+        self.journal.close()
+
+
+def _agents_settings() -> set[bytes]:
+    """The settings of agents in the user's own folders, as they are called and where they really are."""
+    found = [os.fsencode(path) for path in agent_files.all_of_user()]
+    return {place for path in found for place in (os.path.normpath(path), os.path.realpath(path))}

@@ -15,19 +15,24 @@ import msgspec
 
 from takeback.core.change import Target
 from takeback.core.codec import digest
-from takeback.core.events import Mark
+from takeback.core.events import ConfigAccepted, Mark
 from takeback.core.history import History
 from takeback.core.intents import IntentEvent
+from takeback.engine.ledger import Ledger
+from takeback.errors import ConflictError
 from takeback.ports.content import Contents
 from takeback.ports.journal import Journal
 from takeback.resources.files.entry import FILE, LINK, FileEntry, entry_of, version_of
 from takeback.resources.files.resource import file_text, tree_of
 from takeback.resources.files.tree import deltas
-from takeback.settings import toml
+from takeback.settings import environment, toml
 from takeback.settings.loosening import Setting, holding, to_accept
+from takeback.storage.state import acceptance, location
+from takeback.storage.state.lock import WorkspaceLock
 
 CONFIG = Target("files", toml.FILE)
 ACCEPT = "takeback init --accept-config"
+BESIDE = "something beside the session that is open"
 SHOWN_MAX = 5
 
 Kept = Callable[[], tuple[Contents, Callable[[bytes], bytes]]]
@@ -82,6 +87,116 @@ class Offer(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         return digest(self.text or b"")
+
+
+class TrustedSettings:
+    """The settings of one workspace: which of them hold, and what a human accepts of the others."""
+
+    def __init__(
+        self,
+        root: Path,
+        state: Path,
+        ledger: Ledger,
+        lock: WorkspaceLock,
+        *,
+        contents: Kept,
+        observe: Callable[[], object],
+        notices: list[str],
+    ) -> None:
+        self._root = root
+        self._state = state
+        self._ledger = ledger
+        self._lock = lock
+        self._contents = contents
+        self._observe = observe
+        self._notices = notices
+        self._settings: toml.Config | None = None
+
+    @property
+    def settings(self) -> toml.Config:
+        """The settings that held when they were first asked for, or last accepted."""
+        if self._settings is None:
+            self._settings = self._noticed(self.held)
+        return self._settings
+
+    @property
+    def held(self) -> Held:
+        """Which settings hold now, and which wait for a human."""
+        return self._held(self._ledger.refresh())
+
+    def _held(self, history: History) -> Held:
+        return settings_of(self._root, history, self._contents, acceptance.read(self._state).accepted)
+
+    def read_without_intents(self) -> None:
+        """Read the settings by a history without intents, where nobody has asked for them yet."""
+        if self._settings is None:
+            self._settings = self._noticed(self._held(without_intents(self._ledger.journal)))
+
+    def _noticed(self, held: Held) -> toml.Config:
+        declined, kept = acceptance.read(self._state).declined, location.read(self._state)
+        is_known = not held.since and {one.digest for one in held.pending} <= declined
+        notice = "" if is_known else held.notice
+        if not notice and held.settings.store.store and not (kept and kept.store):
+            notice = (
+                f"{toml.FILE} names a store, but the history of this workspace is on this machine: a workspace "
+                "stays where it was begun; `takeback store copy` moves it"
+            )
+        self._notices += [notice] if notice else []
+        return held.settings
+
+    def offer(self) -> Offer:
+        """takeback.toml as it is now, for a human who may accept it."""
+        text = toml.read_text(self._root)
+        given = toml.parse_config(text or b"", self._root / toml.FILE)
+        accepted = acceptance.read(self._state).accepted
+        asked = tuple(one for one in to_accept(given) if one.digest not in accepted)
+        held, since = self.held, BESIDE if self._has_changed_unseen else ""
+        return Offer(text, asked, held.since or since, held.text)
+
+    @property
+    def _has_changed_unseen(self) -> bool:
+        """Whether somebody has written takeback.toml beside a session, and nobody has recorded it yet."""
+        history = self._ledger.refresh()
+        return history.is_in_session and changed_unseen(self._root, history, self._contents)
+
+    def note(self) -> None:
+        """Record what a human wrote into takeback.toml, before a session begins: beside one it would be in doubt."""
+        with self._lock.held():
+            history = self._ledger.refresh()
+            if not history.is_in_session and changed_unseen(self._root, history, self._contents):
+                self._observe()
+
+    def accept_offer(self, offer: Offer) -> None:
+        """Accept what a human has been shown. ConflictError where the file has changed meanwhile."""
+        with self._lock.held():
+            if toml.read_text(self._root) != offer.text:
+                raise ConflictError(
+                    f"{toml.FILE} has changed since it was shown; nothing was accepted", hint="look again"
+                )
+            acceptance.note(self._state, accepted=[one.digest for one in offer.asked])
+            if self._may_write:
+                if offer.since:
+                    self._observe()
+                known = self._ledger.refresh().timeline(CONFIG)
+                version = known[-1].change.after.id if known else ""
+                names = tuple(map(str, offer.asked))
+                self._ledger.append([ConfigAccepted(version, environment.actor(), toml.FILE, names)])
+                for target in targets(self._root)[1:]:
+                    self.accept(target)
+        self._settings = None
+
+    @property
+    def _may_write(self) -> bool:
+        """Whether the workspace sits here: to a history that is only looked at nothing is written."""
+        seats, seat = self._ledger.journal.seats, self._ledger.refresh().moves.seat
+        return not (seats and seat and seat.place.id != seats.place.id)
+
+    def accept(self, target: Target) -> None:
+        """Accept what an action wrote there, which a human has seen."""
+        history = self._ledger.refresh()
+        if history.untrusted_since(target, beside=True):
+            latest = history.timeline(target)[-1].change.after
+            self._ledger.append([ConfigAccepted(latest.id, environment.actor(), target.name)])
 
 
 def settings_of(root: Path, history: History, contents: Kept, accepted: Collection[str]) -> Held:

@@ -167,7 +167,7 @@ def test_what_is_known_after_each_command_is_what_reading_everything_gives(desk:
 def test_a_part_that_is_torn_is_written_anew(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     calm()
     desk.tb.save()
-    store, get = desk.tb.store, desk.tb.store.get
+    store, get = desk.tb.parts.store, desk.tb.parts.store.get
     torn = set(git_of(desk)._observer._what_is_said().parts)
 
     def damaged(name: bytes) -> bytes:

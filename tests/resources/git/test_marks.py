@@ -24,7 +24,7 @@ def calm() -> None:
 
 
 def git_of(desk: Desk) -> Git:
-    return desk.tb.git
+    return desk.tb.parts.git
 
 
 def test_an_unchanged_mark_starts_nothing_and_reads_nothing(

@@ -57,7 +57,7 @@ def test_packing_is_no_loss(desk: Desk) -> None:
         desk.commit(f"{len(script)}")
         action = desk.agent(script)
         assert "objects" not in {e.target.name for e in desk.tb.history.entries(action)}, script
-    assert desk.tb.git.seen([OBJECTS]) == {OBJECTS: entry.WHOLE}
+    assert desk.tb.parts.git.seen([OBJECTS]) == {OBJECTS: entry.WHOLE}
 
 
 def test_what_somebody_else_cleaned_up_stays_away(desk: Desk) -> None:

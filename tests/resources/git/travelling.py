@@ -39,8 +39,10 @@ def repository(root: Path, state: Path, store: PackStore, bucket: Path) -> Git:
 def sent(root: Path, home: Path, bucket: Path) -> Mark:
     """Look at the repository here, so that everything of it is in the bucket."""
     with open_workspace(root, home=home, watching=False) as tb:
-        found = repository(root, tb.state, tb.store, bucket).mark()
-        tb.store.sync()
+        store = tb.parts.store
+        assert isinstance(store, PackStore)
+        found = repository(root, tb.state, store, bucket).mark()
+        store.sync()
         return found
 
 

@@ -136,7 +136,7 @@ def test_whatever_a_command_starts_is_known_as_its_own(
     monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=77s")
     (tmp_path / "agent.py").write_text(AGENT)
     with shop.workspace.recording("command") as id:
-        token, more = shop.workspace.tracker.token(id), shop.workspace.environment_of(id)
+        token, more = shop.workspace.parts.tracker.token(id), shop.workspace.parts.environment_of(id)
         child = run_child(
             [sys.executable, str(tmp_path / "agent.py"), shop.dsn],
             token=token,

@@ -60,7 +60,7 @@ def test_what_is_known_comes_back_and_the_rest_is_said_to_be_unknown(shop: Shop)
 def test_what_was_done_before_the_server_went_is_found_when_it_is_back(shop: Shop) -> None:
     shop.human("INSERT INTO notes VALUES ('me', 'mine')")
     with shop.workspace.recording("agent") as id:
-        token = shop.workspace.tracker.token(id)
+        token = shop.workspace.parts.tracker.token(id)
         from takeback.resources.postgres import connection
 
         with psycopg.connect(shop.dsn, options=connection.options(token)) as db:

@@ -144,7 +144,7 @@ class Shop:
         """What is done with this connection is one action's; its id is `last` afterwards."""
         with self.workspace.recording(name) as id:
             with psycopg.connect(
-                self.dsn, options=connection.options(self.workspace.tracker.token(id))
+                self.dsn, options=connection.options(self.workspace.parts.tracker.token(id))
             ) as db:
                 yield db
         self.last = id
@@ -158,12 +158,12 @@ class Shop:
 
     def begin(self) -> tuple[str, psycopg.Connection[Any]]:
         """An action that goes on beside others, and its connection."""
-        id = self.workspace.tracker.begin_single("agent")
-        options = connection.options(self.workspace.tracker.token(id))
+        id = self.workspace.parts.tracker.begin_single("agent")
+        options = connection.options(self.workspace.parts.tracker.token(id))
         return id, psycopg.connect(self.dsn, options=options, autocommit=True)
 
     def end(self, id: str) -> None:
-        self.workspace.tracker.end_single(id, e.Outcome.DONE)
+        self.workspace.parts.tracker.end_single(id, e.Outcome.DONE)
 
     def rows(self) -> dict[str, list[str]]:
         return rows_of(self.dsn)

@@ -14,7 +14,7 @@ import pytest
 
 from takeback.cli.render.command import summary_lines
 from takeback.core.entities import RecordedAction
-from takeback.engine.tracking.command import Child
+from takeback.engine.tracking.command import Child, CommandResult
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.resources.sqlite import reading, writing
 from takeback.testing import crash
@@ -232,7 +232,7 @@ def test_a_command_is_told_what_was_not_recorded(
     with locked(path), tb.recording("agent"):
         pass
     (action,) = [one for one in tb.log() if isinstance(one, RecordedAction)]
-    (line,) = summary_lines(tb, action, Child(0, ""), "agent", undoing=False)[-1:]
+    (line,) = summary_lines(tb.history, action, CommandResult(action.id, Child(0, "")), "agent")[-1:]
     assert "not recorded: app.db" in line
     assert "locked by another process" in line
 

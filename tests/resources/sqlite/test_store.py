@@ -26,12 +26,12 @@ def test_one_changed_row_of_a_large_database_costs_little(tb: Workspace, root: P
     path = root / "app.db"
     tool(path, GROW, str(SIZE_MB))
     tb.save()
-    before = tb.store.size_bytes()
+    before = tb.parts.store.size_bytes()
     assert before > SIZE_MB * 900_000
     with tb.recording("agent"):
         sql(path, "UPDATE big SET data = 'x' WHERE id = 500")
     # One page and those above it, in blocks of 64 KiB, and a list of each level.
-    assert tb.store.size_bytes() - before < 400_000
+    assert tb.parts.store.size_bytes() - before < 400_000
     assert tb.undo().verdict == "clean"
     assert ask(path, "SELECT length(data) FROM big WHERE id = 500") == [(10_000,)]
 
@@ -43,9 +43,9 @@ def test_old_states_are_let_go_of_and_the_present_stays(tmp_path: Path, root: Pa
         for number in range(4):
             tool(path, f"db.execute('CREATE TABLE t{number} AS SELECT randomblob(500000)')")
             tb.save()
-        before = tb.store.size_bytes()
+        before = tb.parts.store.size_bytes()
         tb.gc()
-        assert tb.store.size_bytes() < before / 2
+        assert tb.parts.store.size_bytes() < before / 2
         assert tb.verify(deep=True) == []
         with tb.recording("agent"):
             path.unlink()
@@ -58,14 +58,14 @@ def test_deep_verification_reads_the_database(tb: Workspace, root: Path) -> None
     path = root / "app.db"
     sql(path, "CREATE TABLE t (a); INSERT INTO t VALUES ('before')")
     tb.save()
-    while tb.tracker.observed["sqlite"]._rows[b"app.db"].racy:  # type: ignore[attr-defined]
+    while tb.parts.tracker.observed["sqlite"]._rows[b"app.db"].racy:  # type: ignore[attr-defined]
         tb.save()
     data, found = path.read_bytes(), path.stat()
     path.write_bytes(data.replace(b"before", b"behind"))
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
-    rows = tb.tracker.observed["sqlite"]._rows  # type: ignore[attr-defined]
+    rows = tb.parts.tracker.observed["sqlite"]._rows  # type: ignore[attr-defined]
     row = rows[b"app.db"]
-    seen = tb.tracker.observed["sqlite"]._seen(b"app.db")  # type: ignore[attr-defined]
+    seen = tb.parts.tracker.observed["sqlite"]._seen(b"app.db")  # type: ignore[attr-defined]
     rows[b"app.db"] = type(row)(seen, row.version, False)
     (finding,) = tb.verify(deep=True)
     assert finding.place == "app.db"

@@ -20,12 +20,12 @@ SIZES = (0, 1, WHOLE_BYTES_MAX, WHOLE_BYTES_MAX + 1, 16 * MIB, 16 * MIB + 1, 17 
 
 def store_file(blobs: MemoryBlobs | PackStore, path: Path) -> Content:
     with path.open("rb") as file:
-        return file_content.put_file(blobs, file.fileno(), path.stat().st_size)
+        return file_content.put_file(blobs.put, file.fileno(), path.stat().st_size)
 
 
 def restore(blobs: MemoryBlobs | PackStore, stored: Content, path: Path, *, sparse: bool = False) -> None:
     with path.open("wb") as file:
-        file_content.write_file(blobs, stored, file.fileno(), sparse=sparse)
+        file_content.write_file(blobs.get, stored, file.fileno(), sparse=sparse)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -36,10 +36,10 @@ def test_a_file_comes_back(tmp_path: Path, size: int) -> None:
     stored = store_file(blobs, tmp_path / "before")
     assert stored.size == size
     assert stored.listed == (size > WHOLE_BYTES_MAX)
-    assert b"".join(file_content.read(blobs, stored)) == data
+    assert b"".join(file_content.read(blobs.get, stored)) == data
     restore(blobs, stored, tmp_path / "after")
     assert (tmp_path / "after").read_bytes() == data
-    assert file_content.put_bytes(blobs, data) == stored, (
+    assert file_content.put_bytes(blobs.put, data) == stored, (
         "the same bytes have the same name, wherever they are"
     )
 
@@ -94,7 +94,7 @@ def test_a_sparse_file_is_stored_and_restored_in_no_time(tmp_path: Path) -> None
     with again.open("rb") as file:
         file.seek(3 * 1024 * MIB - 5)
         assert file.read(34) == bytes(5) + b"in the middle of nowhere" + bytes(5)
-    assert sum(map(len, file_content.read(blobs, stored))) == size
+    assert sum(map(len, file_content.read(blobs.get, stored))) == size
 
 
 def test_a_file_of_nothing_but_holes(tmp_path: Path) -> None:
@@ -114,10 +114,10 @@ def test_zeros_have_the_same_name_whether_they_are_a_hole_or_not(tmp_path: Path)
     (tmp_path / "zeros").write_bytes(bytes(8 * MIB))
     blobs = MemoryBlobs()
     assert store_file(blobs, tmp_path / "hole") == store_file(blobs, tmp_path / "zeros")
-    assert store_file(blobs, tmp_path / "hole") == file_content.put_bytes(blobs, bytes(8 * MIB))
+    assert store_file(blobs, tmp_path / "hole") == file_content.put_bytes(blobs.put, bytes(8 * MIB))
     assert (
-        file_content.put_bytes(blobs, bytes(8 * MIB + 1)).name
-        != file_content.put_bytes(blobs, bytes(8 * MIB)).name
+        file_content.put_bytes(blobs.put, bytes(8 * MIB + 1)).name
+        != file_content.put_bytes(blobs.put, bytes(8 * MIB)).name
     )
 
 
@@ -139,27 +139,27 @@ def test_small_holes_are_restored_on_demand(tmp_path: Path) -> None:
 def test_the_names_of_a_content_are_all_that_it_needs(tmp_path: Path) -> None:
     blobs = MemoryBlobs()
     data = random.Random(3).randbytes(BLOCK_BYTES * (FAN_OUT + 3)) + bytes(MIB)
-    stored = file_content.put_bytes(blobs, data)
-    small = file_content.put_bytes(blobs, b"small")
-    dead = file_content.put_bytes(blobs, b"dead")
+    stored = file_content.put_bytes(blobs.put, data)
+    small = file_content.put_bytes(blobs.put, b"small")
+    dead = file_content.put_bytes(blobs.put, b"dead")
     live: set[bytes] = set()
     for item in (stored, small, stored):
-        file_content.add_names(blobs, item, live)
+        file_content.add_names(blobs.get, item, live)
     blobs.sweep(live)
-    assert b"".join(file_content.read(blobs, stored)) == data
+    assert b"".join(file_content.read(blobs.get, stored)) == data
     assert blobs.has(small.name) and not blobs.has(dead.name)
 
 
 def test_what_is_no_list_is_not_read_as_one() -> None:
     blobs = MemoryBlobs()
-    large = file_content.put_bytes(blobs, random.Random(4).randbytes(6 * MIB))
+    large = file_content.put_bytes(blobs.put, random.Random(4).randbytes(6 * MIB))
     for bad in (
         Content(blobs.put(b"no list"), 6 * MIB, listed=True),
         Content(large.name, 6 * MIB + 1, listed=True),
         Content(blobs.put(blobs.get(large.name)[:-32]), 6 * MIB, listed=True),
     ):
         with pytest.raises(CorruptionError, match="b3:"):
-            list(file_content.read(blobs, bad))
+            list(file_content.read(blobs.get, bad))
 
 
 def test_a_file_that_shrinks_while_it_is_read_gives_zeros(tmp_path: Path) -> None:
@@ -167,5 +167,5 @@ def test_a_file_that_shrinks_while_it_is_read_gives_zeros(tmp_path: Path) -> Non
     path.write_bytes(os.urandom(5 * MIB))
     blobs = MemoryBlobs()
     with path.open("rb") as file:
-        stored = file_content.put_file(blobs, file.fileno(), 6 * MIB)
-    assert b"".join(file_content.read(blobs, stored)) == path.read_bytes() + bytes(MIB)
+        stored = file_content.put_file(blobs.put, file.fileno(), 6 * MIB)
+    assert b"".join(file_content.read(blobs.get, stored)) == path.read_bytes() + bytes(MIB)

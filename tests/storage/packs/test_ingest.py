@@ -52,15 +52,15 @@ def plant(root: Path, files: int, seed: int = 0) -> dict[bytes, bytes]:
 def test_each_file_with_its_keys_and_content(root: Path, root_fd: int) -> None:
     tree = plant(root, 50)
     blobs = MemoryBlobs()
-    for got in ingest(tree, root_fd, blobs):
+    for got in ingest(tree, root_fd, blobs.put):
         assert got.content is not None and not got.torn and not got.errno
-        assert b"".join(file_content.read(blobs, got.content)) == tree[got.path]
+        assert b"".join(file_content.read(blobs.get, got.content)) == tree[got.path]
         assert got.before == got.after == FileKey.of(os.stat(got.path, dir_fd=root_fd))
 
 
 def test_absolute_paths_need_no_root(root: Path) -> None:
     (root / "a").write_bytes(b"abc")
-    (got,) = ingest([os.fsencode(root / "a")], None, MemoryBlobs())
+    (got,) = ingest([os.fsencode(root / "a")], None, MemoryBlobs().put)
     assert got.content is not None and got.content.name == name_of(b"abc")
 
 
@@ -70,7 +70,7 @@ def test_what_is_no_readable_file_is_told_and_stops_no_other(root: Path, root_fd
     (root / "folder").mkdir()
     (root / "file").write_bytes(b"abc")
     names = [b"fifo", b"link", b"folder", b"none", b"file"]
-    got = {item.path: item for item in ingest(names, root_fd, MemoryBlobs())}
+    got = {item.path: item for item in ingest(names, root_fd, MemoryBlobs().put)}
     assert [got[name].errno for name in names] == [errno.ENOTSUP, errno.ELOOP, errno.ENOTSUP, errno.ENOENT, 0]
     assert got[b"file"].content is not None
 
@@ -93,14 +93,14 @@ class Meddler(MemoryBlobs):
 def test_a_file_that_changes_is_read_again(root: Path, root_fd: int) -> None:
     (root / "a").write_bytes(b"abc")
     blobs = Meddler(root / "a", ATTEMPTS_MAX - 1)
-    (got,) = ingest([b"a"], root_fd, blobs)
+    (got,) = ingest([b"a"], root_fd, blobs.put)
     assert not got.torn
     assert got.content is not None and blobs.get(got.content.name) == b"abc" + b"more" * (ATTEMPTS_MAX - 1)
 
 
 def test_a_file_that_never_holds_still_is_torn(root: Path, root_fd: int) -> None:
     (root / "a").write_bytes(b"abc")
-    (got,) = ingest([b"a"], root_fd, Meddler(root / "a", 1000))
+    (got,) = ingest([b"a"], root_fd, Meddler(root / "a", 1000).put)
     assert got.torn and got.content is not None
     assert got.before != got.after
 
@@ -114,7 +114,7 @@ def test_an_error_of_the_store_is_raised(root: Path, root_fd: int, tmp_path: Pat
             raise OSError(errno.ENOSPC, "no room")
 
     with hooked(full), pytest.raises(BackendError, match="no room"):
-        list(ingest([b"a"], root_fd, store))
+        list(ingest([b"a"], root_fd, store.put))
     store.close()
 
 
@@ -135,7 +135,7 @@ def verify(store: PackStore, tree: dict[bytes, bytes], got: list[Ingested]) -> N
     assert sorted(item.path for item in got) == sorted(tree)
     for item in got:
         assert item.content is not None and not item.torn
-        assert b"".join(file_content.read(store, item.content)) == tree[item.path]
+        assert b"".join(file_content.read(store.get, item.content)) == tree[item.path]
     assert list(store.check(deep=True)) == []
     assert [path.name for path in store.folder.iterdir() if path.suffix in {".part", ".tmp"}] == []
 

@@ -212,7 +212,8 @@ def test_a_preview_changes_nothing(root: Path, server: Server, monkeypatch: pyte
 def test_while_a_run_is_at_work(root: Path) -> None:
     begin(root)
     with takeback.open(root) as tb, tb.run("busy") as run, run.step("one"):
-        code = f"import takeback, takeback.workspace.store.move as m; m.move(takeback.open({str(root)!r}), '${STORE}')"
+        code = "import takeback; from takeback.workspace.store.move import move; "
+        code += f"move(takeback.open({str(root)!r}), '${STORE}')"
         said = subprocess.run(
             ["setsid", sys.executable, "-c", code],
             capture_output=True,

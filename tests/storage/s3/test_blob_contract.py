@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from takeback.ports.content import BlobStore, Swept
 from takeback.storage.content.bucket import PLAIN, Seal, SharedStore
-from takeback.storage.content.packs import Blobs, Swept
 from takeback.testing.blob_contract import DurableBlobContract
 from tests.storage.s3 import world
 
@@ -32,7 +32,7 @@ class AtOnce(SharedStore):
 
 @pytest.mark.usefixtures("s3")
 class TestOneMachine(DurableBlobContract):
-    def open(self, where: Path) -> Blobs:
+    def open(self, where: Path) -> BlobStore:
         return world.machine(where, "here", world.journal_in(where))
 
 
@@ -42,7 +42,7 @@ class TestMachines(DurableBlobContract):
 
     seal = PLAIN
 
-    def open(self, where: Path) -> Blobs:
+    def open(self, where: Path) -> BlobStore:
         name = f"machine-{next(_numbers)}"
         return world.machine(where, name, world.journal_in(where), seal=self.seal, kind=AtOnce)
 

@@ -62,8 +62,8 @@ def test_content_goes_with_it_and_comes_back(root: Path) -> None:
     done = go(root, f"${STORE}", f"${BUCKET}", "content")
     assert done.pieces and done.blobs.startswith("s3://")
     with takeback.open(root) as tb:
-        assert isinstance(tb.store, SharedStore)
-        assert tb.store.unshared(tb.needed()) == set()
+        assert isinstance(tb.parts.store, SharedStore)
+        assert tb.parts.store.unshared(tb.needed()) == set()
     forget_content(root)
     with takeback.open(root) as tb:
         assert tb.undo().verdict == "clean"
@@ -72,7 +72,7 @@ def test_content_goes_with_it_and_comes_back(root: Path) -> None:
     go(root, move.LOCAL)
     assert here_alone(root) == set()
     with takeback.open(root) as tb:
-        assert location.read(tb.state) is None and not isinstance(tb.store, SharedStore)
+        assert location.read(tb.state) is None and not isinstance(tb.parts.store, SharedStore)
         assert tb.redo().verdict == "clean"
         assert tb.verify(deep=True) == []
 
@@ -97,7 +97,7 @@ def test_whoever_has_it_open_does_not_go_on_with_the_old_bucket(root: Path, tmp_
     go(root, f"${STORE}", name="open-meanwhile")
     with takeback.open(root) as old, takeback.open(root) as older:
         older.save("with no bucket")
-        assert old.store.stats().blobs  # it has only looked
+        assert old.parts.store.stats().blobs  # it has only looked
         for where in ("first", "second"):
             done = go(root, f"${STORE}", f"file://{tmp_path}/{where}")
             assert not done.with_history
@@ -107,7 +107,7 @@ def test_whoever_has_it_open_does_not_go_on_with_the_old_bucket(root: Path, tmp_
                     one.save("lost?")
     with takeback.open(root) as tb:
         tb.save("found")
-        assert tb.store.unshared(tb.needed()) == set()
+        assert tb.parts.store.unshared(tb.needed()) == set()
 
 
 def test_it_does_not_leave_what_is_not_there_any_more(root: Path, tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_a_repository_goes_from_bucket_to_bucket(root: Path, tmp_path: Path) -> 
     def objects_in(bucket: Path) -> int:
         """How many of the kept objects come back from there."""
         with takeback.open(root) as tb:
-            assert tb.store.shelf
+            assert tb.parts.store.shelf
             fresh = tmp_path / f"from {bucket.name}" / "objects"
-            Travel(fresh, tb.store.shelf, silent).fetch()
+            Travel(fresh, tb.parts.store.shelf, silent).fetch()
             return sum(path.is_file() and is_file(path.parent.name, path.name) for path in fresh.glob("*/*"))
 
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)

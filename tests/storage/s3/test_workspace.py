@@ -36,8 +36,8 @@ def opened(where: Path, name: str, machine: str = "a") -> Workspace:
 
 
 def store(tb: Workspace) -> SharedStore:
-    assert isinstance(tb.store, SharedStore)
-    return tb.store
+    assert isinstance(tb.parts.store, SharedStore)
+    return tb.parts.store
 
 
 def test_another_machine_finds_what_a_checkpoint_names(tmp_path: Path) -> None:

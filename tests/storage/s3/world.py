@@ -11,11 +11,11 @@ from blake3 import blake3
 
 from takeback.core.events import CheckpointTaken, Mark
 from takeback.engine.ledger import Ledger
+from takeback.ports.content import Swept
 from takeback.ports.journal import Journal
 from takeback.settings import environment
 from takeback.storage.content.bucket import PLAIN, Bucket, Seal, SharedStore
 from takeback.storage.content.bucket.local_index import LocalIndex
-from takeback.storage.content.packs import Swept
 from takeback.storage.journal.sqlite.journal import SqliteJournal
 from takeback.storage.state.lock import WorkspaceLock
 

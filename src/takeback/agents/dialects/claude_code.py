@@ -98,7 +98,6 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         unattended=env.get("CLAUDE_CODE_ENTRYPOINT") in UNATTENDED,
         cwd=cwd,
         root=root,
-        roots=(root,) if root else (),
         actor=words(given, "agent_id"),
         actor_kind=words(given, "agent_type"),
         result=given.get("tool_response"),

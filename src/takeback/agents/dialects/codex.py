@@ -54,7 +54,6 @@ def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
         paths=absolute(patched(patch), cwd),
         cwd=cwd,
         root=cwd,
-        roots=(cwd,) if cwd else (),
         actor=words(given, "agent_id"),
         actor_kind=words(given, "agent_type"),
         result=given.get("tool_response"),

@@ -61,7 +61,6 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         paths=paths(args, NAMES_OF_PATHS, cwd) if tool in EDITING else (),
         cwd=cwd,
         root=root,
-        roots=roots or ((root,) if root else ()),
         actor=words(given, "subagent_id"),
         actor_kind=words(given, "subagent_type"),
         result=given.get("tool_output"),

@@ -53,7 +53,6 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
         paths=paths(args, ("file_path",), cwd) if tool in EDITING else (),
         cwd=cwd,
         root=root,
-        roots=(root,) if root else (),
         result=result or given.get("tool_response"),
         error=error,
         transcript=words(given, "transcript_path"),

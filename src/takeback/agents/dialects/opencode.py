@@ -56,7 +56,6 @@ def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
         paths=paths(args, ("filePath",), root) if tool in EDITING else absolute(named, root),
         cwd=words(args, "workdir") or root,
         root=root,
-        roots=(root,) if root else (),
         parent=words(given, "parentID"),
         error=f"Exit code {exit_code}" if failed else "",
     )

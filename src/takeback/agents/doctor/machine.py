@@ -39,7 +39,7 @@ def _room(state: Path) -> Iterator[Diagnosis]:
 
 
 def _quota(workspace: Workspace) -> Iterator[Diagnosis]:
-    quota, size = workspace.settings.store.quota_bytes, workspace.store.size_bytes()
+    quota, size = workspace.settings.store.quota_bytes, workspace.parts.store.size_bytes()
     said = f"{size / 1e9:,.2f} GB recorded of {workspace.root}"
     if quota and size > FULL_SHARE * quota:
         yield warning(

@@ -16,6 +16,7 @@ import msgspec
 
 from takeback.agents.settings import failing_open, jsontext, opencode
 from takeback.errors import UsageError
+from takeback.settings.agent_files import HOOKS
 
 TIMEOUT_S = 60
 CLAUDE_CODE = (
@@ -67,8 +68,6 @@ class Layout(msgspec.Struct, frozen=True):
     """Further files below a project that may hold its hooks."""
     comments: bool = False
     """It reads settings with comments. The others ignore such a file, and say nothing."""
-    variable: str = ""
-    """What in the environment names the first folder of `user`, wherever that is."""
 
     @property
     def in_project(self) -> tuple[str, ...]:
@@ -86,35 +85,31 @@ class Layout(msgspec.Struct, frozen=True):
 _CLAUDE = Layout(
     "claude-code",
     ".claude/settings.local.json",
-    ".claude/settings.json",
+    HOOKS["claude-code"][0],
     CLAUDE_CODE,
     also=(".claude/settings.json",),
-    variable="CLAUDE_CONFIG_DIR",
 )
 LAYOUTS = {
     "claude-code": _CLAUDE,
     "codex": Layout(
         "codex",
         ".codex/hooks.json",
-        ".codex/hooks.json",
+        HOOKS["codex"][0],
         CODEX,
         timeouts={"SessionEnd": 3},
-        variable="CODEX_HOME",
     ),
     "cursor": Layout(
-        "cursor", ".cursor/hooks.json", ".cursor/hooks.json", CURSOR, flat=True, fresh={"version": 1}
+        "cursor", ".cursor/hooks.json", HOOKS["cursor"][0], CURSOR, flat=True, fresh={"version": 1}
     ),
     "gemini": Layout(
         "gemini",
         ".gemini/settings.json",
-        ".gemini/settings.json",
+        HOOKS["gemini"][0],
         GEMINI,
         timeout=TIMEOUT_S * 1000,
         comments=True,
     ),
-    "opencode": Layout(
-        "opencode", opencode.PLACE, ".config/opencode/plugins/takeback.js", variable="XDG_CONFIG_HOME"
-    ),
+    "opencode": Layout("opencode", opencode.PLACE, HOOKS["opencode"][0]),
     # It configures Claude Code, in settings.json; ours stand beside, in the file that it leaves alone.
     "ruflo": _CLAUDE,
 }

@@ -13,7 +13,7 @@ import msgspec
 from takeback.agents import settings
 from takeback.errors import BackendError, TakebackError, UsageError
 from takeback.resources.files.put_back.exchange import exchange
-from takeback.settings import environment
+from takeback.settings import agent_files
 
 FOLDERS = (".claude", ".codex", ".cursor", ".gemini", ".opencode", "opencode", "plugins")
 
@@ -63,9 +63,7 @@ def place(agent: str, *, project: Path, home: Path, user: bool) -> Path:
 def places(agent: str, *, project: Path, home: Path, user: bool) -> list[Path]:
     """Every file that may hold its hooks, first the one in which we put ours. If it is a link, what it leads to."""
     of = settings.layout(agent)
-    first, _, rest = of.user.partition("/")
-    folder = environment.named_folder(of.variable) or home / first
-    paths = [folder / rest] if user else [project / name for name in of.in_project]
+    paths = [agent_files.place(of.agent, home)] if user else [project / name for name in of.in_project]
     return [Path(os.path.realpath(path)) for path in paths]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
-from takeback.cli.render.runs import approval_data, approval_lines, settle
+from takeback.cli.render.runs import approval_data, approval_lines
 
 
 @click.command("approvals", cls=TakebackCommand)
@@ -16,7 +16,7 @@ def command(session: CommandContext) -> None:
     An agent that wants to do what cannot be taken back waits until you allow exactly that, or refuse it.
     """
     with session.workspace() as workspace:
-        settle(workspace)
+        workspace.recover_if_idle()
         waiting = workspace.approvals()
     if session.json:
         return session.data({"approvals": [approval_data(approval) for approval in waiting]})

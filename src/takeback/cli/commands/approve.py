@@ -8,7 +8,7 @@ from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import ids_of
 from takeback.cli.render.runs import approval_data
 from takeback.cli.text import until
-from takeback.engine.describe.wording import call_text
+from takeback.workspace.describe import call_text
 
 
 @click.command("approve", cls=TakebackCommand)

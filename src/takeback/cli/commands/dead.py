@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from takeback.cli.context import CommandContext, TakebackGroup
-from takeback.cli.render.intents import attempt_data, intent_data, rows, show_intent
+from takeback.cli.intent import show_intent
+from takeback.cli.render.intents import attempt_data, intent_data, rows
 from takeback.cli.text import plural
 from takeback.core.intents import IntentState
 from takeback.core.redact import redact

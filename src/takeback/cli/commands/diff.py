@@ -12,7 +12,7 @@ from takeback.cli.options import ids_of
 from takeback.cli.render.history import telling
 from takeback.cli.text import paint, visible
 from takeback.core import ids
-from takeback.engine.describe.diff import Diff, kind, verb
+from takeback.workspace.describe import Diff, kind, verb
 
 
 @click.command("diff", cls=TakebackCommand)

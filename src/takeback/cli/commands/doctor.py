@@ -20,7 +20,6 @@ from takeback.cli.text import paint, sized
 from takeback.daemon import control
 from takeback.errors import BackendError, CorruptionError, RefusedError
 from takeback.settings import environment
-from takeback.storage.state.registry import Registry
 from takeback.workspace.locate import find_root
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.opening import find_workspace, lost_at
@@ -41,7 +40,7 @@ def command(ctx: click.Context, session: CommandContext, agent: str) -> None:
     Exits with 0 if all is well, with 3 if something is missing or not trusted, with 4 if a trial or the disk failed,
     with 5 if the history of the workspace is gone.
     """
-    root, home = find_root(".", Registry(environment.state_home())), environment.home_folder()
+    root, home = find_root("."), environment.home_folder()
     agents = [agents_clients.chosen(agent, root, home)] if agent else doctor.installed(root, home)
     examined = [doctor.examine(one, root, home) for one in agents]
     machine = _machine()

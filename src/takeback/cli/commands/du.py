@@ -16,8 +16,8 @@ from takeback.cli.text import plural, sized
 def command(session: CommandContext) -> None:
     """Show how much disk the recorded history takes"""
     with session.workspace() as workspace:
-        stats = workspace.store.stats()
-        shared = workspace.store.shared_bytes()
+        stats = workspace.parts.store.stats()
+        shared = workspace.parts.store.shared_bytes()
         quota = workspace.settings.store.quota_bytes
         journal = sum(
             _size(workspace.state / name) for name in ("journal.db", "journal.db-wal", "journal.anchor")

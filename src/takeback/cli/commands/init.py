@@ -26,7 +26,7 @@ def command(session: CommandContext, allow_home: bool, accept_config: bool, fres
     with session.protect(allow_home=allow_home, accept_config=accept_config) as workspace:
         first = not workspace.history.marks
         checkpoint = workspace.save("takeback init")
-        files, size = workspace.files.counted()
+        files, size = workspace.parts.files.counted()
     seconds = time.monotonic() - began
     if session.json:
         root = str(workspace.root)

@@ -18,7 +18,6 @@ from takeback.cli.options import clients
 from takeback.daemon.hook_command import hook_command
 from takeback.errors import RefusedError
 from takeback.settings import environment
-from takeback.storage.state.registry import Registry
 from takeback.workspace.locate import find_root
 
 NOT_IGNORED = 1
@@ -37,7 +36,7 @@ def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
     first checkpoint is taken. The change is shown first, and on a terminal you are asked. It is an action, which
     `takeback undo` takes back by its id alone. A second time changes nothing.
     """
-    root, home = find_root(".", Registry(environment.state_home())), environment.home_folder()
+    root, home = find_root("."), environment.home_folder()
     agent = agents_clients.chosen(agent, root, home)
     if user:
         home = environment.writable_home()

@@ -12,11 +12,10 @@ from takeback.cli.context import CommandContext, TakebackGroup
 from takeback.cli.render.history import table
 from takeback.cli.text import ago, iso, plural, shortened, until
 from takeback.core.leases import Holder, Lease
-from takeback.engine.locks.leases import family_of, who
-from takeback.engine.locks.left_behind import is_gone
 from takeback.errors import RefusedError, UsageError
 from takeback.settings import environment
 from takeback.system import processes
+from takeback.workspace.describe import family_of, is_gone, who
 from takeback.workspace.workspace import Workspace
 
 TTL_S = 900.0

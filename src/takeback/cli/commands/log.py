@@ -13,7 +13,6 @@ from takeback.cli.render.history import (
     checkpoint_data,
     counted,
     is_worth_a_row,
-    made,
     run_data,
     table,
     what,
@@ -27,7 +26,8 @@ from takeback.core import ids
 from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.intents import RESOURCE, Decided, IntentDropped
-from takeback.engine.describe.wording import body_of
+from takeback.core.selection import made
+from takeback.workspace.describe import body_of
 
 NAMED_MAX = 3
 

@@ -16,15 +16,13 @@ from takeback.cli.scheduling import (
     texts_of,
 )
 from takeback.cli.text import plural
-from takeback.settings import environment
-from takeback.storage.state.registry import Registry
 from takeback.system.private_files import private_folder
 from takeback.workflows.monitor import KEEP_DAYS, LOG, Monitor
 from takeback.workflows.notify import check_notifier, shown
 from takeback.workflows.schedules import Schedule
 from takeback.workflows.script import printable
 from takeback.workflows.stale import report_data, report_lines
-from takeback.workspace.locate import find_root
+from takeback.workspace.locate import find_root, registry_of_user
 
 NOT_TOLD = 4
 
@@ -181,7 +179,7 @@ def run(ctx: click.Context, session: CommandContext) -> None:
 
 
 def _monitor() -> Monitor:
-    registry = Registry(environment.state_home())
+    registry = registry_of_user()
     root = find_root(".", registry)
     return Monitor(root, private_folder(registry.home) / "monitor" / registry.state_of(root).name)
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from takeback.cli.context import CommandContext, TakebackGroup
 from takeback.cli.render.intents import ON_THE_WAY, intent_data, rows
-from takeback.cli.render.worker import Watching, notifiers_of, opened
+from takeback.cli.render.worker import WorkerWords, tally_line, waited_for
 from takeback.cli.text import plural
 from takeback.core.intents import IntentState
-from takeback.errors import UsageError
+from takeback.errors import BackendError, UsageError
 from takeback.workflows.notify import check_notifier
 
+if TYPE_CHECKING:
+    from takeback.workspace.workspace import Workspace
+
+AWAY_S = 1.0
+"""Between two looks at a store that is away when a worker starts."""
 PAGE = 1000
 SHOWN = 50
 
@@ -83,26 +91,36 @@ def worker(
     what it had not begun is left to others. Dead letters are also told to the notifiers of `takeback monitor`.
     """
     chosen = [check_notifier(text) for text in notify]
-    with opened(session, patient=not once) as workspace:
-        workspace.audit.check()
-        watching = Watching(session, workspace, [*notifiers_of(workspace), *chosen], health)
-        courier = workspace.courier(
-            concurrency=concurrency,
-            told=watching.told,
-            beat=watching.beat,
-            away=lambda error: watching.away(courier.tally, error),
-        )
+    words = WorkerWords(quiet=session.json, progress=session.progress.wanted)
+    with _opened(session, patient=not once) as workspace:
+        workspace.parts.audit.check()
+        service = workspace.courier(concurrency=concurrency, notify=chosen, health=health, listener=words)
 
         def stop(_number: int, _frame: FrameType | None) -> None:
-            courier.stop.set()
+            service.stop.set()
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            tally = courier.run(once=once)
+            tally = service.run(once=once)
         finally:
-            watching.end(wait=once and not courier.stop.is_set())
+            words.end()
             for number, handler in before.items():
                 signal.signal(number, handler)
     if session.json:
-        return session.data(watching.data(tally))
-    session.line(watching.line(tally))
+        return session.data({**msgspec.to_builtins(tally), "not_told": service.failures})
+    session.line(tally_line(tally))
+
+
+def _opened(session: CommandContext, *, patient: bool) -> Workspace:
+    """The workspace. Where a worker is `patient`, a store that is away at its start is waited for, as later on."""
+    is_said = False
+    while True:
+        try:
+            return session.workspace()
+        except BackendError as error:
+            if not patient or not error.retryable:
+                raise
+            if not is_said:
+                click.echo(waited_for(error), err=True)
+            is_said = True
+        time.sleep(AWAY_S)

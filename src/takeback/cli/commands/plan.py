@@ -17,8 +17,7 @@ from takeback.engine.gate.foresight import Foresight
 from takeback.engine.plans import PreparedPlan, Ran, prepare, run_plan, told
 from takeback.errors import BackendError, RefusedError, RollbackIncomplete, TakebackError, UsageError
 from takeback.settings import environment, toml
-from takeback.storage.state.registry import Registry
-from takeback.workspace.locate import find_root
+from takeback.workspace.locate import find_root, registry_of_user
 from takeback.workspace.opening import find_workspace
 from takeback.workspace.store.journal import held_unopened
 
@@ -51,7 +50,7 @@ def check(ctx: click.Context, session: CommandContext, file: str, autopilot: boo
     plan = _read(file)
     workspace = find_workspace(".")
     if workspace is None:
-        registry = Registry(environment.state_home())
+        registry = registry_of_user()
         root = find_root(".", registry)
         settings = held_unopened(registry.state_of(root), root).settings
     else:
@@ -59,6 +58,8 @@ def check(ctx: click.Context, session: CommandContext, file: str, autopilot: boo
             root, settings = workspace.root, workspace.settings
             session.opened.append(workspace)
     prepared = _prepare(plan, root, settings, autopilot=autopilot)
+    if session.is_inside():
+        prepared = _for_an_agent(prepared)
     if session.json:
         session.data(_data(prepared))
     else:
@@ -141,6 +142,15 @@ def _prepare(plan: Plan, root: Path, settings: toml.Config, *, autopilot: bool) 
     return prepare(plan, root=root, rules=rules, known=known, autopilot=autopilot, foresee=foresee)
 
 
+def _for_an_agent(prepared: PreparedPlan) -> PreparedPlan:
+    """The same without how it could be allowed: an agent might do that by itself."""
+    said = {
+        "broken": [msgspec.structs.replace(one, how_to_allow="") for one in prepared.broken],
+        "asks": [msgspec.structs.replace(one, how_to_allow="") for one in prepared.asks],
+    }
+    return msgspec.structs.replace(prepared, **said)
+
+
 def _data(prepared: PreparedPlan) -> dict[str, Any]:
     return {
         "name": prepared.plan.name,
@@ -168,7 +178,9 @@ def _lines(prepared: PreparedPlan, file: str) -> list[str]:
             f"Refused: {prepared.plan.name!r} breaks {plural(len(prepared.broken), 'rule')}. Nothing was done."
         ]
         for broken in prepared.broken:
-            lines += [f"  {told(broken)}", f"    to allow it   {broken.how_to_allow}"]
+            lines.append(f"  {told(broken)}")
+            if broken.how_to_allow:
+                lines.append(f"    to allow it   {broken.how_to_allow}")
         return lines
     lines = [f"{prepared.plan.name!r} has {count} and keeps to the rules. They would run in this order:"]
     for step in prepared.order:

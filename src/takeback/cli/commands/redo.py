@@ -6,7 +6,7 @@ import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import ON_CONFLICT, PREVIEW
-from takeback.cli.render.report import answer
+from takeback.cli.rollback import answer
 
 
 @click.command("redo", cls=TakebackCommand)
@@ -20,9 +20,6 @@ def command(ctx: click.Context, session: CommandContext, preview: bool, on_confl
     Called again, it brings back the one before.
     """
     with session.workspace() as workspace:
-        code = answer(
-            session,
-            workspace,
-            lambda: workspace.redo(preview=preview, on_conflict=on_conflict),
-        )
+        report = workspace.try_redo(preview=preview, on_conflict=on_conflict)
+        code = answer(session, workspace.history, report)
     ctx.exit(code)

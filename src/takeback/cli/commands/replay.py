@@ -11,9 +11,8 @@ from takeback.cli.options import ids_of
 from takeback.cli.text import iso
 from takeback.core import ids
 from takeback.core.values import view
-from takeback.engine.describe.replay import ReplayMoment
-from takeback.engine.describe.wording import short
 from takeback.errors import UsageError
+from takeback.workspace.describe import ReplayMoment, short
 
 
 @click.command("replay", cls=TakebackCommand)

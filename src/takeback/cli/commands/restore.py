@@ -6,7 +6,7 @@ import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import PREVIEW, ids_of
-from takeback.cli.render.report import answer
+from takeback.cli.rollback import answer
 
 
 @click.command("restore", cls=TakebackCommand)
@@ -24,9 +24,6 @@ def command(
     databases are covered; branches, and rows of a PostgreSQL server, stay as they are.
     """
     with session.workspace() as workspace:
-        code = answer(
-            session,
-            workspace,
-            lambda: workspace.restore(checkpoint, paths=paths, preview=preview),
-        )
+        report = workspace.try_restore(checkpoint, paths=paths, preview=preview)
+        code = answer(session, workspace.history, report, paths=paths)
     ctx.exit(code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
 from typing import Any
@@ -18,17 +17,14 @@ from takeback.cli.render.arrival import (
     going_on,
     outlook_data,
     outlook_lines,
-    plan_of,
-    program_of,
 )
-from takeback.cli.render.runs import can_be_executed, standing_data, standing_lines, waits_for_a_decision
+from takeback.cli.render.runs import standing_data, standing_lines, waits_for_a_decision
 from takeback.core.entities import RecordedRun
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.errors import BackendError, RefusedError, UsageError
+from takeback.errors import UsageError
+from takeback.workspace import resuming
 from takeback.workspace.store.bring import arrive, look
-
-SIGNALLED = 128
 
 
 @click.command("resume", cls=TakebackCommand)
@@ -84,7 +80,7 @@ def command(
         history = workspace.history
     waiting = found if run else [r for r in found if waits_for_a_decision(history, r)]
     if execute:
-        ctx.exit(_execute(session, _one(waiting, run)))
+        ctx.exit(_execute(session, resuming.chosen(waiting, run)))
     if session.json:
         return session.data({"runs": [standing_data(history, each) for each in waiting]})
     if run and not waiting:
@@ -96,48 +92,10 @@ def command(
             session.line(line)
 
 
-def _one(waiting: list[RecordedRun], named: str) -> RecordedRun:
-    """The run whose program is to be started again."""
-    able = [run for run in waiting if can_be_executed(run)]
-    if len(able) == 1:
-        return able[0]
-    if len(able) > 1:
-        names = ", ".join(run.id for run in able)
-        raise UsageError(f"there are several runs to continue: {names}; nothing was started", hint="name one")
-    if not named:
-        raise UsageError(
-            "there is no run whose program could be started again; nothing was started",
-            hint="`takeback resume` lists what there is",
-        )
-    (run,) = waiting
-    if run.life is Life.HANDED_OVER:
-        raise RefusedError(
-            f"{run.id} waits for a human; nothing was started",
-            hint=f"`takeback handover return {run.id}` first",
-        )
-    if not run.began.key:
-        raise UsageError(
-            f"{run.id} has no key, so its program would begin a new run; nothing was started",
-            hint=f"tb.run(name, key=...) can be continued; this one can be taken back: takeback undo {run.id}",
-        )
-    raise UsageError(
-        f"the command line of {run.id} was not recorded; nothing was started",
-        hint="start your program again yourself: it finds the run by its key",
-    )
-
-
 def _execute(session: CommandContext, run: RecordedRun) -> int:
     with session.workspace() as workspace:
-        words, folder = program_of(workspace.history, run)
-    sys.stdout.flush()
-    try:
-        done = subprocess.run(words, cwd=folder or None)
-    except OSError as error:
-        raise BackendError(
-            f"{shlex.join(words)} cannot be started: {error.strerror}; {run.id} is as it was",
-            hint="start your program again yourself: it finds the run by its key",
-        ) from error
-    code = done.returncode if done.returncode >= 0 else SIGNALLED - done.returncode
+        history = workspace.history
+    code = resuming.start(history, run)
     with session.workspace() as workspace:
         workspace.recover()  # it may have died once more
         history = workspace.history
@@ -180,7 +138,7 @@ def _move_in(
     runs = [history.runs[run]] if run else list(history.runs.values())
     waiting = [one for one in runs if run or waits_for_a_decision(history, one)]
     if execute:
-        return _execute(session, _one(waiting, run))
+        return _execute(session, resuming.chosen(waiting, run))
     return _carry_on(session, history, waiting, arrival_data(arrival, outlook))
 
 
@@ -188,10 +146,10 @@ def _carry_on(
     session: CommandContext, history: History, named: list[RecordedRun], data: dict[str, Any]
 ) -> int:
     """Run a plan to its end; say of other runs how they are continued."""
-    plans = [run for run in named if can_be_executed(run) and plan_of(history, run)]
+    plans = [run for run in named if resuming.can_be_executed(run) and resuming.plan_of(history, run)]
     code = 0
     if len(plans) == 1 == len(named):
-        code, data["plan"] = _run_plan(session, plan_of(history, plans[0]))
+        code, data["plan"] = _run_plan(session, resuming.plan_of(history, plans[0]))
         with session.workspace() as workspace:
             history = workspace.history
             named = [history.runs[run.id] for run in named]

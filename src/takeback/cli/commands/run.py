@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
-import msgspec
 
+from takeback.cli import consent
 from takeback.cli.beginning import first_checkpoint
-from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.context import CommandContext, FailedWith, TakebackCommand
 from takeback.cli.options import interval, intervals
-from takeback.cli.render.command import guarded_rows, summary_data, summary_lines, warning_lines
-from takeback.cli.render.history import made
-from takeback.cli.render.report import print_report
-from takeback.cli.text import plural
+from takeback.cli.render.command import summary_data, summary_lines, warning_lines
+from takeback.cli.rollback import show
+from takeback.cli.text import printable
 from takeback.core.codec import written as recordable
-from takeback.core.events import Effect, Outcome, Process
-from takeback.core.redact import redact
+from takeback.core.events import Process
+from takeback.core.policy import Decision
 from takeback.daemon import client, control
-from takeback.engine.gate.foresight import foreseen, reached, refuse_on_autopilot, written
-from takeback.engine.locks import guard
-from takeback.engine.rollback.report import RollbackReport
-from takeback.engine.tracking.command import Child, run_child
-from takeback.engine.tracking.parts import CommandParts
-from takeback.errors import ConflictError, RefusedError, RollbackIncomplete, RunBusy, TakebackError
-from takeback.ports.foresight import Survey
+from takeback.errors import RefusedByRule, RollbackIncomplete, TakebackError
 from takeback.settings import environment
-from takeback.shell.judgement import Judgement
-from takeback.workspace.workspace import Workspace
+from takeback.workspace.results import CommandPlan, CommandResult
 
 FAILED_BEFORE_START = 125
-NAME_MAX = 200
 
 
 class RunCommand(TakebackCommand):
@@ -44,10 +33,11 @@ class RunCommand(TakebackCommand):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except RefusedByRule:
+            raise
         except TakebackError as error:
             # Whatever failed, failed before the command began: once it runs, its own code counts.
-            error.exit_code = FAILED_BEFORE_START  # type: ignore[misc]
-            raise
+            raise FailedWith(FAILED_BEFORE_START, error) from error
 
 
 @click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
@@ -85,9 +75,10 @@ def command(
     """Run any command as one action that can be taken back
 
     A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
-    Exits with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it, and 6
-    where the command gave 0 and what it did could not be recorded. With --every it is cut into parts: `undo` takes
-    back the newest one, `undo RUN` all of them.
+    What a rule of takeback.toml denies is not started, and what it says is to be asked for is asked about here. Exits
+    with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it, 3 if a rule
+    did not let it start, and 6 where the command gave 0 and what it did could not be recorded. With --every it is cut
+    into parts: `undo` takes back the newest one, `undo RUN` all of them.
     """
     with session.protect(asking=True) as workspace:
         workspace.recover()
@@ -95,126 +86,44 @@ def command(
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
-        # Each word by itself first: quotes that join them would split what is quoted inside of one.
-        shown = [os.path.basename(words[0]), *map(redact, words[1:])]
-        called = recordable(redact(name or shlex.join(shown)))[:NAME_MAX]
-        actor, parent = recordable(os.path.basename(words[0])), workspace.parent_action()
-        judged = workspace.foresight.judge(words)
-        survey = workspace.foresight.survey(reached(judged), roots)
-        found = foreseen(judged, survey)
-        found, lines = guarded_rows(workspace.postgres, words, found, warning_lines(judged, survey))
-        if autopilot and not workspace.foresight.is_allowed(words):
-            unknown = workspace.settings.rules.effects.unknown
-            refuse_on_autopilot(workspace.ledger, called, actor, parent, found, unknown)
-        warnings = [*lines, *_locked(workspace, judged, called, parent)]
+        plan = workspace.commands.plan(words, name=name or "", roots=roots, autopilot=autopilot)
+        locked = workspace.commands.allow(plan, partial(_ask, session, plan))
+        warnings = [*warning_lines(plan), *([f"takeback: {locked}"] if locked else [])]
         for line in () if session.json else warnings:
             click.echo(line, err=True)
-        effect = Effect.RESTORABLE if found.effect is Effect.NONE else found.effect
-        id = workspace.tracker.begin_single(
-            called,
-            actor=actor,
-            parent=parent,
-            effect=effect,
-            autopilot=autopilot,
-            survey=_with(survey, roots),
-        )
-        parts = CommandParts(workspace.tracker, id, every) if every else None
-        ctx.exit(_supervise(session, workspace, id, called, words, undo=undo_on_failure, parts=parts))
+        result = workspace.commands.run(plan, every_s=every, undo=undo_on_failure, spares=_is_daemon)
+        ctx.exit(_answer(session, plan, result))
 
 
-def _with(survey: Survey, roots: Sequence[str]) -> Survey:
-    """What an action looks at: what it names itself, and whole folders."""
-    return msgspec.structs.replace(survey, places=(*roots, *survey.places))
-
-
-def _locked(workspace: Workspace, judged: Judgement, called: str, parent: str) -> list[str]:
-    """What the command would write although others have it locked: refused, or said."""
-    found = workspace.locks.before(lambda: written(judged), parent=parent)
-    if not found:
-        return []
-    if workspace.locks.refuses:
-        raise RefusedError(
-            f"{called} was refused: {guard.told(found)}. It was not started",
-            hint=workspace.locks.how(found),
-        )
-    return [f"takeback: {guard.told(found)}"]
-
-
-def _supervise(
-    session: CommandContext,
-    workspace: Workspace,
-    id: str,
-    called: str,
-    words: tuple[str, ...],
-    *,
-    undo: bool,
-    parts: CommandParts | None,
-) -> int:
-    tracker = workspace.tracker
-    child = run_child(
-        words,
-        token=tracker.token(id),
-        show_life=parts.show_life if parts else lambda: tracker.life.show(id),
-        more=workspace.environment_of(id),
-        tick=parts.tick if parts else lambda: None,
-    )
-    try:
-        _record(session, workspace, id, called, child, undo=undo, parts=parts)
-    except (TakebackError, OSError) as error:
-        # The command has run, so its own failure counts first. The next command settles what is not recorded now.
-        click.echo(f"takeback: what {id} changed is not recorded yet: {error}", err=True)
-        return child.code or RollbackIncomplete.exit_code
-    return child.code
-
-
-def _left(child: Child) -> tuple[Process, ...]:
-    """What the command left behind. The daemon is not: it serves everybody, whoever's hook has started it."""
-    daemon = control.holder(environment.state_home())
-    return tuple(one for one in child.left if one.pid != daemon or not client.is_daemon(one.pid))
-
-
-def _record(
-    session: CommandContext,
-    workspace: Workspace,
-    id: str,
-    called: str,
-    child: Child,
-    *,
-    undo: bool,
-    parts: CommandParts | None,
-) -> None:
-    """Write down what the command did, say it, and take it back if that was asked for."""
-    tracker = workspace.tracker
-    outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
-    if parts:
-        action = parts.end(outcome, exit_code=child.code, why=child.why, left=_left(child))
-    else:
-        action = tracker.end_single(id, outcome, exit_code=child.code, why=child.why, left=_left(child))
-    tracker.life.end(id)
-    report = _take_back(workspace, id) if undo and child.code and made(workspace.history, action) else None
-    if session.json:
-        click.echo(summary_data(workspace, action, child, report), err=True)
-    elif not child.started:
-        click.echo(f"takeback: {recordable(child.why)}", err=True)
-    else:
-        for line in summary_lines(workspace, action, child, called, undoing=report is not None):
-            click.echo(line, err=True)
-        if parts and parts.missed:
-            times = plural(len(parts.missed), "time")
-            click.echo(f"  no checkpoint       {times}, last because {parts.missed[-1]}", err=True)
-        if report is not None:
-            print_report(CommandContext(to_stderr=True), workspace.history, report)
-
-
-def _take_back(workspace: Workspace, id: str) -> RollbackReport | None:
-    """Undo what the failed command did. A conflict changes nothing, and its report says so."""
-    try:
-        return workspace.undo(id)
-    except RunBusy as busy:
-        click.echo(f"takeback: {busy}", err=True)
+def _ask(session: CommandContext, plan: CommandPlan, ruling: Decision) -> bool | None:
+    """Ask about what a rule holds; None where nobody can be asked."""
+    if session.json or not consent.is_terminal() or session.is_inside():
         return None
-    except (ConflictError, RollbackIncomplete) as error:
-        if error.report is None:
-            raise
-        report: RollbackReport = error.report
-        return report
+    click.echo(f"takeback: {printable(ruling.why)}", err=True)
+    return click.confirm(f"{printable(plan.name)}: Run it?", default=False, err=True)
+
+
+def _is_daemon(process: Process) -> bool:
+    """Whether this is the daemon: it serves everybody, whoever's hook has started it."""
+    return process.pid == control.holder(environment.state_home()) and client.is_daemon(process.pid)
+
+
+def _answer(session: CommandContext, plan: CommandPlan, result: CommandResult) -> int:
+    """Say what the command did, and return the exit code."""
+    code, action, history = result.child.code, result.action, result.history
+    if action is None or history is None:
+        # The command has run, so its own failure counts first. The next command settles what is not recorded now.
+        click.echo(f"takeback: what {result.id} changed is not recorded yet: {result.unrecorded}", err=True)
+        return code or RollbackIncomplete.exit_code
+    if result.busy:
+        click.echo(f"takeback: {result.busy}", err=True)
+    if session.json:
+        click.echo(summary_data(history, action, result), err=True)
+    elif not result.child.started:
+        click.echo(f"takeback: {recordable(result.child.why)}", err=True)
+    else:
+        for line in summary_lines(history, action, result, plan.name):
+            click.echo(line, err=True)
+        if result.report is not None:
+            show(CommandContext(to_stderr=True), history, result.report)
+    return code

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.intent import show_intent
 from takeback.cli.options import ids_of
 from takeback.cli.render.history import (
     action_data,
@@ -20,14 +21,12 @@ from takeback.cli.render.history import (
     what_step,
     who,
 )
-from takeback.cli.render.intents import show_intent
 from takeback.cli.render.runs import (
     approval_data,
     approval_lines,
     call_line,
     calls_of,
     changes_of_step,
-    result_of,
     run_line,
     state_data,
     state_lines,
@@ -41,10 +40,8 @@ from takeback.core.change import Change
 from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.events import ActionBegan
 from takeback.core.history import History
-from takeback.engine.describe.diff import verb
-from takeback.engine.describe.replay import RunSnapshot, run_of
-from takeback.engine.describe.wording import is_call, short
 from takeback.errors import UsageError
+from takeback.workspace.describe import RunSnapshot, is_call, run_of, short, verb
 from takeback.workspace.workspace import Workspace
 
 LINES_MAX = 50
@@ -73,13 +70,15 @@ def command(session: CommandContext, id: str, everything: bool) -> None:
         states = [state for state in workspace.states_at(id) if _says_something(state)]
         if session.json:
             data = _data(workspace, history, found)
-            return session.data(data | {"then": [state_data(workspace, state) for state in states]})
+            return session.data(
+                data | {"then": [state_data(state, workspace.result_view) for state in states]}
+            )
         most = 0 if everything else LINES_MAX
         lines = _lines(workspace, history, found, most)
         for state in states:
             if not isinstance(found, RecordedRun):
                 lines.append(f"run {state.run.id} {state.run.began.name} then")
-            lines += state_lines(workspace, state, most)
+            lines += state_lines(state, workspace.result_view, most)
         if isinstance(found, RecordedRun) and waits_for_a_decision(history, found):
             lines += [f"  {way.does.ljust(13)} {way}" for way in ways_on(history, found)]
     for line in lines:
@@ -121,7 +120,7 @@ def _data(workspace: Workspace, history: History, found: Found) -> dict[str, obj
         }
     data = action_data(history, found) | {"changed": [change_data(change) for change in found.changes]}
     if isinstance(found.began, ActionBegan) and is_call(history, found):
-        data |= {"arguments": found.began.arguments, "result": result_of(workspace, found), "why": found.why}
+        data |= {"arguments": found.began.arguments, "result": workspace.result_view(found), "why": found.why}
     return data
 
 
@@ -141,7 +140,10 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
         lines = [
             f"{found.id}  {what_step(history, found)}  of {run.id}  {step_changed(history, run, found)}".rstrip()
         ]
-        lines += [f"  {call_line(workspace, history, action)}" for action in calls_of(history, run, found.id)]
+        lines += [
+            f"  {call_line(history, action, workspace.result_view)}"
+            for action in calls_of(history, run, found.id)
+        ]
         return lines + _changes(workspace, changes_of_step(history, run, found), most)
     lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
     if found.why:
@@ -149,7 +151,7 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
     if isinstance(found.began, ActionBegan):
         lines += [f"  captured outside the workspace: {place}" for place in found.began.outside]
         lines += [f"  not captured: {text}" for text in found.began.uncaptured]
-    if is_call(history, found) and (value := result_of(workspace, found)) is not None:
+    if is_call(history, found) and (value := workspace.result_view(found)) is not None:
         lines.append(f"  gave {short(value)}")
     return lines + _changes(workspace, [entry.change for entry in found.made], most)
 

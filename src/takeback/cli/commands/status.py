@@ -10,17 +10,22 @@ import click
 from takeback.agents import clients, hook_tampering
 from takeback.cli.context import CommandContext, TakebackCommand, find_modules_at
 from takeback.cli.render.history import is_worth_a_row, run_data, what
-from takeback.cli.render.intents import counted_by_state, outbox_lines
+from takeback.cli.render.intents import outbox_lines
 from takeback.cli.render.runs import (
     approval_data,
     approval_lines,
-    settle,
     standing_data,
     standing_lines,
     waits_for_a_decision,
     way_to_settle,
 )
-from takeback.cli.render.sessions import changed_so_far, session_data, session_lines, sessions
+from takeback.cli.render.sessions import (
+    is_call_running,
+    session_data,
+    session_lines,
+    sessions,
+    telling_changes,
+)
 from takeback.cli.text import ago, iso, plural
 from takeback.core.change import Change
 from takeback.core.entities import Approval, RecordedAction, RecordedRun
@@ -29,12 +34,11 @@ from takeback.core.history import History
 from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import last_action
-from takeback.engine.runs.recorded_calls import in_doubt
-from takeback.errors import UsageError
+from takeback.errors import RunBusy, UsageError
 from takeback.settings import environment, toml
-from takeback.storage.state.registry import Registry
 from takeback.system.processes import is_alive
-from takeback.workspace.locate import find_root
+from takeback.workspace.describe import in_doubt
+from takeback.workspace.locate import find_root, registry_of_user
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.opening import find_workspace, lost_at
 from takeback.workspace.store.journal import held_unopened
@@ -55,15 +59,15 @@ def command(session: CommandContext) -> None:
     session.opened.append(workspace)
     find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
     with workspace:
-        settle(workspace)
+        workspace.recover_if_idle()
         history = workspace.history
         waiting = workspace.approvals() if history.approvals else []
-        outbox = counted_by_state(workspace)
-        so_far = changed_so_far(workspace)
+        outbox = {state.value: count for state, count in workspace.outbox.counts().items()}
+        so_far = _changed_so_far(workspace)
         tampered = hook_tampering.warnings(workspace)
         workspace.notices += tampered
         elsewhere, gone = _elsewhere(workspace), workspace.lost
-        held, notice = _holding(lambda: workspace.held)
+        held, notice = _holding(lambda: workspace.parts.trusted.held)
         workspace.notices += [notice] if notice else []
     if session.json:
         data = _data(history, waiting)
@@ -110,9 +114,19 @@ def _elsewhere(workspace: Workspace) -> str:
     return seat.place.said if seats and seat and seat.place.id != seats.place.id else ""
 
 
+def _changed_so_far(workspace: Workspace) -> list[Change]:
+    """What has changed since the last record, if a call is running that may have done it."""
+    if not is_call_running(workspace.history):
+        return []
+    try:
+        return telling_changes(workspace.drift())
+    except RunBusy:
+        return []
+
+
 def _not_yet(session: CommandContext) -> None:
     """Nothing is recorded here. Where hooks wait for an agent, that begins by itself."""
-    registry = Registry(environment.state_home())
+    registry = registry_of_user()
     here, root = os.getcwd(), find_root(".", registry)
     held, notice = _holding(lambda: held_unopened(registry.state_of(root), root))
     gone = lost_at(".")

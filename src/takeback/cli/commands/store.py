@@ -12,8 +12,8 @@ from takeback.cli.text import ago, plural
 from takeback.settings import environment
 from takeback.storage.state import location
 from takeback.storage.state.location import HERE
-from takeback.storage.state.registry import Registry
 from takeback.system import postgres_address
+from takeback.workspace.locate import registry_of_user
 from takeback.workspace.store.move import Move, described, move
 
 
@@ -36,7 +36,7 @@ def show(session: CommandContext) -> None:
         head = workspace.journal.head()
         notice = workspace.journal.moving.notice()
         intents = sum(workspace.outbox.counts().values())
-        content = workspace.store.stats()
+        content = workspace.parts.store.stats()
         seats = workspace.journal.seats
         seat, here = (seats.now(), seats.place) if seats else (None, None)
     is_here = bool(seat and here and seat.place.id == here.id)
@@ -72,7 +72,7 @@ def _say_where(session: CommandContext) -> None:
     from takeback.workspace.locate import find_root
     from takeback.workspace.opening import find_state
 
-    registry = Registry(environment.state_home())
+    registry = registry_of_user()
     if state := find_state(find_root(".", registry), registry):
         session.line(f"history   {described(state, location.read(state) or HERE)}")
         session.line(f"state     {state}")

@@ -6,7 +6,7 @@ import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import ON_CONFLICT, PREVIEW, agents, ids_of
-from takeback.cli.render.report import answer
+from takeback.cli.rollback import answer
 
 
 @click.command("undo", cls=TakebackCommand)
@@ -53,13 +53,9 @@ def command(
     session. Where that action was one of a run, the answer says how to take back the whole of it.
     """
     with session.workspace() as workspace:
-        code = answer(
-            session,
-            workspace,
-            lambda: workspace.undo(
-                *ids, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
-            ),
-            last=not ids and not to and not agent and not paths,
-            forking=conversation,
+        report = workspace.try_undo(
+            *ids, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
         )
+        last = not ids and not to and not agent and not paths
+        code = answer(session, workspace.history, report, last=last, forking=conversation, paths=paths)
     ctx.exit(code)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from takeback.agents import clients as agents_clients
+from takeback.agents import hook_removal
 from takeback.agents.settings import apply
 from takeback.cli.consent import may_write
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import clients
-from takeback.errors import BackendError, RefusedError, TakebackError
 from takeback.settings import environment
-from takeback.storage.state.registry import Registry
 from takeback.workspace.locate import find_root
-from takeback.workspace.opening import find_workspace
 
 
 @click.command("uninstall", cls=TakebackCommand)
@@ -30,16 +27,15 @@ def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
     Exactly these; if nothing else was changed since, every byte is as it was. What was recorded stays, and can
     still be taken back.
     """
-    root, home = find_root(".", Registry(environment.state_home())), environment.home_folder()
+    root, home = find_root("."), environment.home_folder()
     agent = agents_clients.chosen(agent, root, home)
     if user:
         home = environment.writable_home()
-    _refuse_agents()
-    paths = apply.places(agent, project=root, home=home, user=user)
-    edits = [edit for path in paths if (edit := apply.uninstalling(agent, path)).diff]
+    hook_removal.refuse_agents()
+    edits = hook_removal.planned(agent, project=root, home=home, user=user)
     if edits:
         may_write(session, "".join(edit.diff for edit in edits), yes=yes)
-    _make(edits)
+    hook_removal.make(edits)
     left = agents_clients.remaining(agent, root, home)
     if session.json:
         remaining = [{"path": str(one.path), "plugin": one.plugin or None} for one in left]
@@ -73,28 +69,3 @@ def _lines(agent: str, left: agents_clients.Remaining, root: Path, home: Path) -
         f"Those in {left.path} stay, so {title} goes on being recorded here.",
         f"  take them out   takeback uninstall {agent}{' --user' * own}",
     ]
-
-
-def _make(edits: Sequence[apply.Edit]) -> None:
-    """All of them. Of an error half way it is said what was done before."""
-    for count, edit in enumerate(edits):
-        try:
-            edit.make()
-        except TakebackError as error:
-            if not count:
-                raise
-            done = " and ".join(str(edit.path) for edit in edits[:count])
-            raise BackendError(f"{error.message}; the hooks in {done} are out", hint=error.hint) from None
-
-
-def _refuse_agents() -> None:
-    """An agent does not take out its own protection with a command of ours."""
-    inside = environment.parent_action()
-    if workspace := find_workspace("."):
-        with workspace:
-            inside = workspace.inside_action() or inside
-    if inside:
-        raise RefusedError(
-            f"this was asked from inside {inside}: only a human takes out the hooks. Nothing was changed",
-            hint="do it from a terminal of your own",
-        )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from takeback.agents.agents_md import FILES, leading_out, remove_section, section_files, write_section
-from takeback.cli.beginning import first_checkpoint
 from takeback.cli.context import CommandContext, TakebackCommand, TakebackGroup
 from takeback.cli.scheduling import (
+    SCHEDULERS,
     absolute,
     every_option,
     kind_of,
@@ -25,16 +24,16 @@ from takeback.cli.scheduling import (
 from takeback.cli.text import plural
 from takeback.errors import RefusedError, UsageError
 from takeback.settings import environment
-from takeback.storage.state.registry import Registry
 from takeback.workflows.checkpoints import Checkpoints
 from takeback.workflows.lines import log_line
 from takeback.workflows.owners import in_words
 from takeback.workflows.record import STATUSES
-from takeback.workflows.schedules import NAMES, Schedule
 from takeback.workflows.script import NOTHING, list_lines, meant, owner, pretty, printable, skipped_line
 from takeback.workflows.stale import report_data, report_lines, stale
-from takeback.workflows.wake import wake as wake_all
 from takeback.workspace.locate import find_root
+
+if TYPE_CHECKING:
+    from takeback.workflows.schedules import Schedule
 
 CHILD_FAILED = 4
 FIRST_MIN = 1
@@ -71,7 +70,7 @@ _owner = click.option(
 
 
 def _checkpoints() -> Checkpoints:
-    return Checkpoints(str(find_root(".", Registry(environment.state_home()))))
+    return Checkpoints(str(find_root()))
 
 
 def _show(session: CommandContext, record: dict[str, Any]) -> None:
@@ -103,9 +102,13 @@ def init(session: CommandContext, remove: bool) -> None:
     stays as it is, and a second time changes nothing. It is an action, which `takeback undo` takes back by its id
     alone.
     """
+    # Here, because all other commands of this group work on one small file and load little.
+    from takeback.agents.agents_md import FILES, leading_out, remove_section, section_files, write_section
+    from takeback.cli.beginning import first_checkpoint
+
     name = f"takeback workflow init{' --remove' * remove}"
     done, action = "removed" if remove else "written", ""
-    root = find_root(".", Registry(environment.state_home()))
+    root = find_root()
     out = {} if remove else leading_out(root)
     links = [f"{name} leads to {real}, which is not in this project" for name, real in out.items()]
     first, second = FILES
@@ -331,6 +334,8 @@ def wake(
         raise UsageError("wake needs a command; nothing was done", hint="takeback workflow wake -- COMMAND")
     if install:
         return _install_wake(session, agent, words, **how)
+    from takeback.workflows.wake import wake as wake_all
+
     with _checkpoints() as checkpoints:
         done = wake_all(checkpoints, words, agent=agent, skipped=_warn)
     if session.json:
@@ -395,5 +400,5 @@ def _remove_wake(session: CommandContext) -> None:
 
 def _wakes() -> list[Schedule]:
     """Where it is installed, in whatever scheduler."""
-    every = [scheduled("wake", kind, ["workflow", "wake"]) for kind in NAMES]
+    every = [scheduled("wake", kind, ["workflow", "wake"]) for kind in SCHEDULERS]
     return [made for made in every if made.is_usable() and made.is_installed()]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
-from pathlib import Path
 from typing import Any
 
-from takeback.cli.render.runs import command_of, standing_data, steps_done
+from takeback.cli.render.runs import standing_data, steps_done
 from takeback.cli.text import ago, iso, plural
 from takeback.core.entities import RecordedRun
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.settings import environment
+from takeback.workspace.resuming import program_of
 from takeback.workspace.store.bring import Arrival, Outlook
-
-PLAN = ("plan", "run")
 
 
 def outlook_data(outlook: Outlook, run: str) -> dict[str, Any]:
@@ -100,24 +96,6 @@ def _when(history: History) -> str:
 
 
 # Going on
-
-
-def plan_of(history: History, run: RecordedRun) -> list[str]:
-    """How the plan that a run carries out is run again, here; nothing where it is no plan in a file."""
-    words, _ = command_of(history, run)
-    for at in range(1, len(words) - 2):
-        is_ours = Path(words[at - 1]).name in ("takeback", "__main__.py")
-        if is_ours and words[at : at + 2] == PLAN and words[at + 2] != "-":
-            return [sys.executable, "-m", "takeback", *words[at:]]
-    return []
-
-
-def program_of(history: History, run: RecordedRun) -> tuple[list[str], str]:
-    """How the program of a run is started again, here, and in which folder."""
-    words, folder = command_of(history, run)
-    if words and not os.path.exists(words[0]) and Path(words[0]).name.startswith("python"):
-        words = (sys.executable, *words[1:])  # the interpreter of another machine
-    return list(words), folder
 
 
 def going_on(history: History, run: RecordedRun) -> str:

@@ -6,59 +6,37 @@ from collections.abc import Sequence
 
 import msgspec
 
-from takeback.cli.render.history import counted, made
+from takeback.cli.render.history import counted
 from takeback.cli.text import iso, plural, shortened
 from takeback.core.change import Change
 from takeback.core.entities import RecordedAction
-from takeback.core.events import ActionBegan, Effect
+from takeback.core.events import ActionBegan
 from takeback.core.history import History
-from takeback.core.policy import Foreseen
-from takeback.core.selection import inside
-from takeback.engine.describe.diff import verb
-from takeback.engine.gate.foresight import leaves_something, why_irreversible
-from takeback.engine.rollback.report import RollbackReport
-from takeback.engine.tracking.command import Child
-from takeback.engine.tracking.tracker import is_part
+from takeback.core.selection import inside, made
 from takeback.ports.foresight import Survey
-from takeback.resources.postgres.guarded import GuardedDatabases
-from takeback.resources.postgres.psql import look
-from takeback.shell.judgement import Judgement
-from takeback.shell.languages.sql import changes_rows_only
-from takeback.workspace.workspace import Workspace
+from takeback.workspace.describe import is_part, verb
+from takeback.workspace.results import CommandPlan, CommandResult
 
 NOT_CAPTURED = "was not captured"
 MISSED_SHOWN = 5
 OUTSIDE = "outside"
 
 
-def warning_lines(judged: Judgement, survey: Survey) -> list[str]:
+def warning_lines(plan: CommandPlan) -> list[str]:
     """What is said before a command starts: what of it cannot be taken back, and how its user could help it."""
+    guarded = plan.guarded
+    if guarded and guarded.name:
+        come_back = f"takeback: rows that this changes in {guarded.name} come back with undo"
+        return [come_back if guarded.whole else f"{come_back}, where its table is under guard"]
     lines = []
-    if why := why_irreversible(judged):
-        lines.append(f"takeback: this cannot be taken back: {shortened(why, 160)}")
-        lines += [f"  by hand: {judged.main.back}"] if judged.main and judged.main.back else []
-    lines += [f"takeback: outside the workspace, {shortened(text, 160)}" for text in _few(survey)]
-    return lines
-
-
-def guarded_rows(
-    places: GuardedDatabases, words: Sequence[str], found: Foreseen, lines: list[str]
-) -> tuple[Foreseen, list[str]]:
-    """The effect of a command and what is said of it, with what is known of a database under guard."""
-    looked = look(words, places, changes_rows_only) if found.effect is Effect.IRREVERSIBLE else None
-    if looked is None or (looked.sure and not looked.name):
-        return found, lines
-    if not looked.sure:
-        names = ", ".join(place.name for place in places.living())
-        head = f", unless it is rows of {names}, which is under guard"
-        return found, [
-            line.replace("cannot be taken back", f"cannot be taken back{head}", 1) for line in lines
-        ]
-    come_back = f"takeback: rows that this changes in {looked.name} come back with undo"
-    if looked.whole:
-        return Foreseen(Effect.RESTORABLE), [come_back]
-    why = f"not every table of {looked.name} is under guard"
-    return Foreseen(Effect.UNKNOWN, why), [f"{come_back}, where its table is under guard"]
+    if plan.irreversible:
+        lines.append(f"takeback: this cannot be taken back: {shortened(plan.irreversible, 160)}")
+        lines += [f"  by hand: {plan.by_hand}"] if plan.by_hand else []
+    lines += [f"takeback: outside the workspace, {shortened(text, 160)}" for text in _few(plan.survey)]
+    if not guarded:
+        return lines
+    head = f", unless it is rows of {', '.join(guarded.among)}, which is under guard"
+    return [line.replace("cannot be taken back", f"cannot be taken back{head}", 1) for line in lines]
 
 
 def _few(survey: Survey) -> list[str]:
@@ -68,14 +46,12 @@ def _few(survey: Survey) -> list[str]:
     return [*every[:MISSED_SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
 
 
-def summary_lines(
-    workspace: Workspace, action: RecordedAction, child: Child, called: str, *, undoing: bool
-) -> list[str]:
+def summary_lines(history: History, action: RecordedAction, result: CommandResult, called: str) -> list[str]:
     """One line on what changed, and how to take it back. Nothing where there is nothing to say."""
+    child, undoing = result.child, result.report is not None
     seconds = (action.ended_us - action.began_us) / 1e6
     ending = child.why or (f"failed with exit code {child.code}" if child.code else "done")
     called, lines = shortened(called, 60), []
-    history = workspace.history
     actions = inside(history, [action.id])
     parts = _parts(history, actions)
     if changes := made(history, action):
@@ -85,7 +61,7 @@ def summary_lines(
         lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
         if not undoing:
             inner = [history.actions[id] for id in actions]
-            more = any(leaves_something(one) or one.is_unknown for one in inner)
+            more = any(one.leaves_something or one.is_unknown for one in inner)
             every = "take back files" if more else "take it all back"
             whole = action.stream if parts else action.id
             lines.append(f"  {every.ljust(16)}   takeback undo {whole}")
@@ -97,15 +73,17 @@ def summary_lines(
     if any(history.actions[id].is_unknown for id in actions):
         lines.append("  unknown            whether it did anything elsewhere")
     lines += _on_the_outside(action.began)
-    trespasses = workspace.locks.after(action)
-    lines += [f"  changed under another's lock: {one}" for one in trespasses[:MISSED_SHOWN]]
-    marks = [mark for name, mark in workspace.history.marks.items() if name != OUTSIDE]
+    lines += [f"  changed under another's lock: {one}" for one in result.trespasses[:MISSED_SHOWN]]
+    marks = [mark for name, mark in history.marks.items() if name != OUTSIDE]
     stated = (text for mark in marks for text in mark.stated)
     missed = [f"  not recorded: {shortened(text, 160)}" for text in stated if NOT_CAPTURED in text]
     lines += missed[:MISSED_SHOWN]
-    if living := workspace.tracker.living(action.id):
-        numbers = ", ".join(map(str, living))
+    if result.living:
+        numbers = ", ".join(map(str, result.living))
         lines.append(f"  still running: process {numbers}; end it before you take anything back")
+    if result.missed:
+        times = plural(len(result.missed), "time")
+        lines.append(f"  no checkpoint       {times}, last because {result.missed[-1]}")
     return lines
 
 
@@ -127,23 +105,21 @@ def _on_the_outside(began: object) -> list[str]:
     return lines + [f"  not recorded: {shortened(text, 160)}" for text in missed[:MISSED_SHOWN]]
 
 
-def summary_data(
-    workspace: Workspace, action: RecordedAction, child: Child, report: RollbackReport | None
-) -> str:
+def summary_data(history: History, action: RecordedAction, result: CommandResult) -> str:
     body = {
         "action": action.id,
         "run": action.stream,
         "effect": action.began.effect.value if isinstance(action.began, ActionBegan) else None,
-        "exit_code": child.code,
+        "exit_code": result.child.code,
         "outside": list(getattr(action.began, "outside", ())),
         "uncaptured": list(getattr(action.began, "uncaptured", ())),
-        "why": child.why,
+        "why": result.child.why,
         "at": iso(action.began_us),
-        "changes": len({change.target for change in made(workspace.history, action)}),
-        "locked_by_others": [str(one) for one in workspace.locks.after(action)],
-        "parts": _parts(workspace.history, inside(workspace.history, [action.id])),
-        "background": workspace.tracker.living(action.id),
-        "undo": report.data() if report else None,
+        "changes": len({change.target for change in made(history, action)}),
+        "locked_by_others": [str(one) for one in result.trespasses],
+        "parts": _parts(history, inside(history, [action.id])),
+        "background": list(result.living),
+        "undo": result.report.data() if result.report else None,
     }
     return msgspec.json.encode(body).decode()
 

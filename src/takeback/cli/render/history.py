@@ -15,13 +15,9 @@ from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun, Reco
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import History
 from takeback.core.lifecycle import SETTLING, Life
-from takeback.core.selection import actions_of, inside, net
+from takeback.core.selection import actions_of, inside
 from takeback.core.values import view
-from takeback.engine.describe.diff import verb
-from takeback.engine.describe.wording import call_text, named
-from takeback.engine.runs.actions import NOT_ALLOWED
-from takeback.engine.runs.recorded_calls import in_doubt
-from takeback.resources.git.words import MINOR
+from takeback.workspace.describe import MINOR_OF_GIT, NOT_ALLOWED, call_text, in_doubt, named, verb
 
 NOUNS = {
     "files": ("file", "files"),
@@ -36,7 +32,7 @@ NOUNS = {
 }
 
 
-_FOLLOWS = re.compile(MINOR)
+_FOLLOWS = re.compile(MINOR_OF_GIT)
 
 _SUBJECTS = ("command", "file_path", "notebook_path", "filePath", "target_file", "path")
 _ENDINGS = {
@@ -59,12 +55,6 @@ def counted(changes: Iterable[Change]) -> str:
         "folders" if is_folder(c) else c.target.resource for c in {c.target: c for c in plain}.values()
     )
     return ", ".join(plural(n, *NOUNS.get(name, (name, name))) for name, n in sorted(counts.items()))
-
-
-def made(history: History, action: RecordedAction) -> tuple[Change, ...]:
-    """What an action changed, with all that happened inside of it."""
-    every = inside(history, [action.id])
-    return tuple(net(history, every)) if len(every) > 1 else action.changes
 
 
 def telling(changes: Iterable[Change]) -> list[Change]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args
 
-from takeback.cli.context import CommandContext
 from takeback.cli.render.history import table
 from takeback.cli.text import ago, iso, plural, shortened, until
-from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.events import Event, RollbackEnded
 from takeback.core.intents import RELEASED, IntentAttempted, IntentDied, IntentState, Queued
 from takeback.core.record import Record
-from takeback.engine.describe.wording import short
-from takeback.ports.journal import Journal
-from takeback.workspace.workspace import Workspace
+from takeback.workspace.describe import short
 
 GIVEN_MAX = 2000
 ON_THE_WAY = (IntentState.HELD, IntentState.QUEUED, IntentState.DUE, IntentState.CLAIMED, IntentState.DEAD)
@@ -79,10 +75,6 @@ def intent_data(queued: Queued) -> dict[str, Any]:
     }
 
 
-def counted_by_state(workspace: Workspace) -> dict[str, int]:
-    return {state.value: count for state, count in workspace.outbox.counts().items()}
-
-
 def outbox_lines(counts: dict[str, int]) -> list[str]:
     """What a person should know of the outbox."""
     lines = []
@@ -95,14 +87,17 @@ def outbox_lines(counts: dict[str, int]) -> list[str]:
     return lines
 
 
-def show_intent(session: CommandContext, workspace: Workspace, queued: Queued) -> None:
-    """All that is known of one."""
-    life = life_of(workspace.journal, queued.id)
-    if session.json:
-        failed = [attempt_data(record) for record in workspace.outbox.attempts(queued.id)]
-        return session.data(intent_data(queued) | {"failed": failed, "life": [one.data() for one in life]})
-    for line in (*_lines(queued), *map(str, life)):
-        session.line(line)
+def whole_intent_data(
+    queued: Queued, attempts: Iterable[Record], records: Iterable[Record]
+) -> dict[str, Any]:
+    """All that is known of one, by its attempts and the records since it was deferred."""
+    life = [one.data() for one in _life_of(records, queued.id)]
+    return intent_data(queued) | {"failed": [attempt_data(record) for record in attempts], "life": life}
+
+
+def whole_intent_lines(queued: Queued, records: Iterable[Record]) -> list[str]:
+    """All that is known of one, by the records since it was deferred."""
+    return [*_lines(queued), *map(str, _life_of(records, queued.id))]
 
 
 def _lines(queued: Queued) -> list[str]:
@@ -136,9 +131,8 @@ class IntentEvent(NamedTuple):
         return {"at": iso(self.at_us), "what": self.what}
 
 
-def life_of(journal: Journal, id: str) -> list[IntentEvent]:
+def _life_of(records: Iterable[Record], id: str) -> list[IntentEvent]:
     """All that became of an intent."""
-    records = journal.read(after=ids.seq_of(id) - 1)
     return [IntentEvent(record.at_us, what) for record in records for what in _told(record, id)]
 
 

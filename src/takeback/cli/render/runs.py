@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,24 +21,15 @@ from takeback.cli.text import ago, iso, plural, shortened, until
 from takeback.core.change import Change
 from takeback.core.entities import Approval, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
-from takeback.core.ids import seq_of
 from takeback.core.lifecycle import Life
 from takeback.core.memory import flatten, keys_of
 from takeback.core.values import view
-from takeback.engine.describe.replay import RunSnapshot
-from takeback.engine.describe.wording import call_text, is_call, short
-from takeback.engine.runs.recorded_calls import in_doubt, stands
-from takeback.errors import ContentGone, RunBusy, SeatLost
-from takeback.workspace.workspace import Workspace
+from takeback.workspace.describe import RunSnapshot, call_text, in_doubt, is_call, short, stands
+from takeback.workspace.resuming import can_be_executed, command_of
 
 T = TypeVar("T")
-
-
-def settle(workspace: Workspace) -> None:
-    """Find out what is true now of what a crash left open; not while somebody is at work."""
-    if workspace.history.has_unended or workspace.history.open_runs():
-        with suppress(RunBusy, SeatLost):
-            workspace.recover()
+Result = Callable[[RecordedAction], Any]
+"""Returns what a call gave, as it may be seen."""
 
 
 # What a run has done
@@ -163,17 +152,6 @@ def standing_data(history: History, run: RecordedRun) -> dict[str, Any]:
     }
 
 
-def command_of(history: History, run: RecordedRun) -> tuple[tuple[str, ...], str]:
-    """The program of a run and its folder, as they are where the workspace sits now."""
-    here, began = partial(history.moves.here, seq=seq_of(run.id)), run.began
-    return tuple(map(here, began.command)), here(began.folder)
-
-
-def can_be_executed(run: RecordedRun) -> bool:
-    """Whether starting its program again goes on with this very run."""
-    return run.life is Life.INTERRUPTED and bool(run.began.key and run.began.command)
-
-
 # Questions
 
 
@@ -222,7 +200,7 @@ def approval_data(approval: Approval) -> dict[str, Any]:
 # Any past moment
 
 
-def call_line(workspace: Workspace, history: History, action: RecordedAction) -> str:
+def call_line(history: History, action: RecordedAction, result: Result) -> str:
     """One call: what it was given, how it ended, what it gave."""
     text = f"{action.id}  {call_text(action.name, getattr(action.began, 'arguments', None))}"
     if in_doubt(history, action):
@@ -231,21 +209,11 @@ def call_line(workspace: Workspace, history: History, action: RecordedAction) ->
         return f"{text}  {action.life}{': ' + action.why if action.why else ''}"
     if word := undone(history, action.id):
         text += f"  {word}"
-    value = result_of(workspace, action)
+    value = result(action)
     return f"{text}  gave {short(value)}" if value is not None else text
 
 
-def result_of(workspace: Workspace, action: RecordedAction) -> Any:
-    """What a call gave, as it may be seen."""
-    if not action.full:
-        return view(action.result)
-    try:
-        return view(workspace.result(action))
-    except ContentGone:
-        return action.result
-
-
-def state_lines(workspace: Workspace, state: RunSnapshot, most: int = 0) -> list[str]:
+def state_lines(state: RunSnapshot, result: Result, most: int = 0) -> list[str]:
     """How a run stood at a moment: its steps, its calls with their results, its questions, its memory.
 
     With `most` only the last so many of each.
@@ -260,7 +228,7 @@ def state_lines(workspace: Workspace, state: RunSnapshot, most: int = 0) -> list
             _last(run.steps.values(), most),
             lambda s: f"{s.id.ljust(wide)}  {s.name}  {_step_life(history, run, s)}",
         ),
-        *_part("calls", _last(calls_of(history, run), most), lambda a: call_line(workspace, history, a)),
+        *_part("calls", _last(calls_of(history, run), most), lambda a: call_line(history, a, result)),
         *_part(
             "questions",
             _last(asked, most),
@@ -306,7 +274,7 @@ def step_changed(history: History, run: RecordedRun, step: RecordedStep) -> str:
     return counted(changes) if any(not is_folder(change) for change in changes) else ""
 
 
-def state_data(workspace: Workspace, state: RunSnapshot) -> dict[str, Any]:
+def state_data(state: RunSnapshot, result: Result) -> dict[str, Any]:
     history, run = state.history, state.run
     return {
         "event": state.seq,
@@ -331,7 +299,7 @@ def state_data(workspace: Workspace, state: RunSnapshot) -> dict[str, Any]:
                 "in_doubt": in_doubt(history, action),
                 "taken_back": history.is_undone(action.id),
                 "arguments": getattr(action.began, "arguments", None),
-                "result": result_of(workspace, action),
+                "result": result(action),
             }
             for action in calls_of(history, run)
         ],

@@ -11,8 +11,6 @@ from takeback.core.change import Change
 from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.errors import RunBusy
-from takeback.workspace.workspace import Workspace
 
 NAMES_SHOWN = 5
 
@@ -22,14 +20,13 @@ def sessions(history: History) -> list[RecordedRun]:
     return [run for run in history.open_runs() if run.began.detached and (run.actions or run.steps)]
 
 
-def changed_so_far(workspace: Workspace) -> list[Change]:
-    """What has changed since the last record, if a call is running that may have done it."""
-    if not any(_running(workspace.history, run) for run in sessions(workspace.history)):
-        return []
-    try:
-        changes = workspace.drift()
-    except RunBusy:
-        return []
+def is_call_running(history: History) -> bool:
+    """Whether a call of a session goes on."""
+    return any(_running(history, run) for run in sessions(history))
+
+
+def telling_changes(changes: list[Change]) -> list[Change]:
+    """Leave out folders, unless nothing else has changed."""
     return [change for change in changes if not is_folder(change)] or changes
 
 

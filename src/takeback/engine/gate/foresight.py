@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import re
 import stat
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from takeback.core import events as e
-from takeback.core.entities import RecordedAction
-from takeback.core.policy import Foreseen, fits
+from takeback.core.policy import FORESEEN, Decision, Foreseen, Use, fits, worsened
 from takeback.core.redact import redact
-from takeback.core.rules import Local, Rules, Ruling
-from takeback.engine.gate.rules import real_path, script_text
+from takeback.core.rules import Local, Rules
 from takeback.engine.ledger import Ledger
-from takeback.errors import RefusedError
+from takeback.errors import RefusedByRule, RefusedError
 from takeback.ports.foresight import Reached, Survey, Surveyor
 
 if TYPE_CHECKING:
@@ -28,8 +25,33 @@ if TYPE_CHECKING:
 
 
 PATTERN_CHARS_MAX = 80
-REMEMBERED_S = 0.1
-"""The same command is asked about three times before it begins: for its effect, its paths and the rules on it."""
+SCRIPT_MAX = 100_000
+"""Bytes of a script that are read before it runs. The judge asks about one that is longer."""
+
+Command = str | Sequence[str]
+"""A line of shell, or a program with its arguments."""
+
+
+class ForeseenAction(msgspec.Struct, frozen=True):
+    """What an action would do: found out once before it begins, for all who decide on it."""
+
+    effect: e.Effect = e.Effect.NONE
+    """Its own, or a worse one: of a command that it is given, or of a path that is not captured."""
+    commands: tuple[tuple[Command, Foreseen], ...] = ()
+    """The commands that it is given, each with what is known of it."""
+    touched: tuple[Reached, ...] = ()
+    """Every path that it says it writes, inside the workspace and outside."""
+    survey: Survey = Survey()
+    """What of its paths outside the workspace is captured."""
+
+    @property
+    def uncaptured(self) -> str:
+        """Why it cannot be taken back as a whole, by the paths that it names."""
+        return why_uncaptured(self.survey)
+
+    def of_command(self, command: Command) -> Foreseen:
+        """Return what is known of one of its commands."""
+        return next(found for given, found in self.commands if given == command)
 
 
 class Foresight:
@@ -55,106 +77,92 @@ class Foresight:
         self._here = here
         self._rules = rules
         self._running = running
-        self._last: tuple[object, Judgement | None, float] = (None, None, 0.0)
 
-    def judge(self, command: str | Sequence[str]) -> Judgement:
-        """A line as a shell would read it; or a program with its arguments. It is meant from where we are."""
+    def judge(self, command: Command) -> Judgement:
+        """Judge a line as a shell would read it, or a program with its arguments, run in the current folder."""
         from takeback.shell.classify import classify
 
-        here, home = self._here(), self._home_folder()
-        asked = (command if isinstance(command, str) else tuple(command), here, home)
-        if asked != self._last[0] or time.monotonic() > self._last[2]:
-            judged = classify(
-                command,
-                root=self._root,
-                cwd=here,
-                home=home,
-                real=real_path,
-                read=script_text,
-                exists=os.path.exists,
-                running=self._running,
-            )
-            judged = with_what_is_there(judged)
-            if self._rules().effects.local is Local.IRREVERSIBLE:
-                judged = with_local_irreversible(judged)
-            self._last = (asked, judged, time.monotonic() + REMEMBERED_S)
-        assert self._last[1] is not None
-        return self._last[1]
+        judged = classify(
+            command,
+            root=self._root,
+            cwd=self._here(),
+            home=self._home_folder(),
+            real=real_path,
+            read=script_text,
+            exists=os.path.exists,
+            running=self._running,
+        )
+        judged = with_what_is_there(judged)
+        is_strict = self._rules().effects.local is Local.IRREVERSIBLE
+        return with_local_irreversible(judged) if is_strict else judged
 
     def _home_folder(self) -> str:
         return os.fspath(self._home() if callable(self._home) else self._home)
 
-    def __call__(self, command: str | Sequence[str]) -> Foreseen:
-        """The effect of a command, with the reason where it is irreversible or unknown."""
+    def __call__(self, command: Command) -> Foreseen:
+        """Return the effect of a command, with the reason where it is irreversible or unknown."""
         judged = self.judge(command)
         return foreseen(judged, self.survey(reached(judged)))
 
-    def is_allowed(self, command: str | Sequence[str]) -> bool:
-        """Whether a human has allowed it by its words, and nothing else that they wrote names it."""
+    def action(
+        self,
+        effect: e.Effect,
+        commands: Iterable[Command],
+        paths: Iterable[str] = (),
+        sure: Iterable[str] = (),
+        known: Sequence[str] = (),
+    ) -> ForeseenAction:
+        """Find out what an action would do that is given commands, and `paths` that it may write.
+
+        It surely writes those that are `sure`. `known` are places that are looked at anyway.
+        """
+        judged = [(command, self.judge(command)) for command in commands]
+        if effect not in FORESEEN:
+            # It declares how it is taken back. What it writes matters all the same, for others may have locked it.
+            return ForeseenAction(effect, touched=_touched(judged, self._named(paths, sure)))
+        surveys = [self.survey(reached(one), known) for _, one in judged]
+        each = tuple(
+            (command, foreseen(one, survey)) for (command, one), survey in zip(judged, surveys, strict=True)
+        )
+        effect = worsened(Use("", effect), (found for _, found in each)).effect
+        if effect is e.Effect.NONE:
+            return ForeseenAction(effect, each)
+        named = self._named(paths, sure)
+        if len(surveys) == 1 and not named:
+            survey = surveys[0]
+        else:
+            survey = self.survey([*(place for _, one in judged for place in reached(one)), *named], known)
+        effect = e.Effect.IRREVERSIBLE if survey.missed else effect
+        return ForeseenAction(effect, each, _touched(judged, named), survey)
+
+    def is_allowed(self, command: Command, found: Foreseen) -> bool:
+        """Return whether a human has allowed a command by its words, and nothing else that they wrote names it."""
         rules = self._rules().commands
         line = command if isinstance(command, str) else " ".join(command)
         if not rules.allow or any(fits(pattern, line) for pattern in (*rules.ask, *rules.deny)):
             return False
-        return bool(self._irreversible(command)) and self.permits(command, rules.allow)
-
-    def permits(self, command: str | Sequence[str], patterns: Sequence[str]) -> bool:
-        """Whether all of a command that cannot be taken back is named by these patterns, each part by itself.
-
-        What was not read to its end may do anything, so no pattern names it.
-        """
-        return self.judge(command).limit is None and all(
-            any(fits(pattern, reason.command, begins=True) for pattern in patterns)
-            for reason in self._irreversible(command)
-        )
-
-    def pattern(self, command: str | Sequence[str]) -> str:
-        """A pattern that would permit the first of it; empty where nothing of it can be named."""
-        for reason in self._irreversible(command):
-            plain = " ".join(re.sub(r"[\"'\\]", "", reason.command).split())
-            if plain and "*" not in plain:
-                # What may be a secret, or is long, is better named by its rule.
-                is_plain = redact(reason.command) == reason.command and len(plain) <= PATTERN_CHARS_MAX
-                return plain if is_plain or reason.rule.startswith("(") else reason.rule
-        return ""
-
-    def _irreversible(self, command: str | Sequence[str]) -> list[Reason]:
-        judged = self.judge(command)
-        missed = bool(self.survey(reached(judged)).missed)
-        kinds = ("irreversible", "outside") if missed else ("irreversible",)
-        return [reason for reason in judged.reasons if reason.reach.value in kinds]
+        return bool(found.irreversible) and found.is_permitted(rules.allow)
 
     def survey(self, named: Iterable[Reached], known: Sequence[str] = ()) -> Survey:
         """What of these paths is captured before an action begins. `known` are places that are looked at anyway."""
         every = tuple(named)
         return self._surveyor(every, known) if every and self._surveyor else Survey()
 
-    def survey_of(
-        self,
-        commands: Iterable[str | Sequence[str]],
-        paths: Iterable[str],
-        sure: Iterable[str] = (),
-        known: Sequence[str] = (),
-    ) -> Survey:
-        """The same for an action that is given commands, paths that it may write, and paths that it surely writes."""
-        named = [place for command in commands for place in reached(self.judge(command))]
-        every = [*named, *self._named(sure, perhaps=False), *self._named(paths, perhaps=True)]
-        return self.survey(every, known)
-
-    def touches(
-        self, commands: Iterable[str | Sequence[str]], paths: Iterable[str], sure: Iterable[str] = ()
-    ) -> list[Reached]:
-        """Every path that such an action says it writes, inside the workspace and outside of it."""
-        found = [place for command in commands for place in written(self.judge(command))]
-        return found + self._named((*sure, *paths), perhaps=True)
-
-    def _named(self, paths: Iterable[str], *, perhaps: bool) -> list[Reached]:
-        """Paths that a tool is told, read as those of a command are: writing to /dev/null does nothing."""
+    def _named(self, paths: Iterable[str], sure: Iterable[str]) -> list[Reached]:
+        """Read paths that a tool is given as those of a command are: writing to /dev/null does nothing."""
+        given = [(path, perhaps) for some, perhaps in ((sure, False), (paths, True)) for path in some if path]
+        if not given:
+            return []
         from takeback.shell.paths import PathContext, place
         from takeback.shell.words import as_given
 
         ground, here = PathContext(self._root, self._home_folder(), real_path), self._here()
-        found = [place(ground, as_given(path), here) for path in paths if path]
-        return [Reached(at.path, at.really, perhaps=perhaps) for at in found if at is not None]
+        found = [(place(ground, as_given(path), here), perhaps) for path, perhaps in given]
+        return [Reached(at.path, at.really, perhaps=perhaps) for at, perhaps in found if at is not None]
+
+
+def _touched(judged: Sequence[tuple[Command, Judgement]], named: Sequence[Reached]) -> tuple[Reached, ...]:
+    return (*(place for _, one in judged for place in written(one)), *named)
 
 
 def with_what_is_there(judged: Judgement) -> Judgement:
@@ -224,12 +232,32 @@ def why_uncaptured(survey: Survey) -> str:
 
 
 def foreseen(judged: Judgement, survey: Survey) -> Foreseen:
-    """The effect of a command: what it says, and what of that is not captured."""
+    """Return the effect of a command: what it says, and what of that is not captured."""
+    reasons = _irreversible(judged, survey)
+    # What was not read to its end may do anything, so no pattern names it.
+    words = None if judged.limit is not None else tuple(reason.command for reason in reasons)
+    pattern = _pattern(reasons)
     if why := why_irreversible(judged) or why_uncaptured(survey):
-        return Foreseen(e.Effect.IRREVERSIBLE, why)
+        return Foreseen(e.Effect.IRREVERSIBLE, why, words, pattern)
     if why := _why(judged, e.Effect.UNKNOWN):
-        return Foreseen(e.Effect.UNKNOWN, why)
-    return Foreseen()
+        return Foreseen(e.Effect.UNKNOWN, why, words, pattern)
+    return Foreseen(irreversible=words, pattern=pattern)
+
+
+def _irreversible(judged: Judgement, survey: Survey) -> list[Reason]:
+    kinds = ("irreversible", "outside") if survey.missed else ("irreversible",)
+    return [reason for reason in judged.reasons if reason.reach.value in kinds]
+
+
+def _pattern(reasons: Iterable[Reason]) -> str:
+    """Return a pattern that would permit the first of these; empty where none of them can be named."""
+    for reason in reasons:
+        plain = " ".join(re.sub(r"[\"'\\]", "", reason.command).split())
+        if plain and "*" not in plain:
+            # What may be a secret, or is long, is better named by its rule.
+            is_plain = redact(reason.command) == reason.command and len(plain) <= PATTERN_CHARS_MAX
+            return plain if is_plain or reason.rule.startswith("(") else reason.rule
+    return ""
 
 
 def why_irreversible(judged: Judgement) -> str:
@@ -254,32 +282,68 @@ def _why(judged: Judgement, effect: e.Effect) -> str:
     return (f"{redact(reason.command)} {reason.why}" if reason.command else reason.why) + where
 
 
-def leaves_something(action: RecordedAction) -> bool:
-    """Whether a command did more than what can be taken back. A call says so itself, as an item of the report."""
-    began = action.began
-    return isinstance(began, e.ActionBegan) and began.effect is e.Effect.IRREVERSIBLE and not began.call_key
+class Typed(msgspec.Struct, frozen=True):
+    """A command that is about to be started by `takeback run`."""
+
+    name: str
+    actor: str
+    parent: str
+    found: Foreseen
+    autopilot: bool = False
 
 
-def refuse_on_autopilot(
-    ledger: Ledger, name: str, actor: str, parent: str, found: Foreseen, unknown: Ruling | None
-) -> None:
-    """Refuse a command that cannot be taken back, with a record of it. On autopilot nobody can be asked.
+def refuse_on_autopilot(ledger: Ledger, typed: Typed) -> None:
+    """Refuse a command that cannot be taken back, with a record of it. On autopilot nobody can be asked."""
+    if typed.found.effect is e.Effect.IRREVERSIBLE:
+        _note_refused(ledger, typed, typed.found.why, "autopilot")
+        raise RefusedError(
+            f"{typed.name} was refused: {typed.found.why}, and that cannot be taken back. It was not started",
+            hint="the rule is autopilot",
+            how="run it without --autopilot",
+        )
 
-    `unknown` is what the rules say of commands whose effect is unknown, if anything.
-    """
-    if found.effect is e.Effect.IRREVERSIBLE:
-        said = f"{found.why}, and that cannot be taken back"
-        rule, hint = "autopilot", "run it without --autopilot"
-    elif found.effect is e.Effect.UNKNOWN and unknown in (Ruling.ASK, Ruling.DENY):
-        said = f"its effect is unknown ({found.why})"
-        rule, hint = "effects.unknown", "run it without --autopilot"
-    else:
-        return
-    parent = parent if parent in ledger.refresh().actions else ""
-    refused = e.ActionRefused(name, found.effect, found.why, rule)
-    (began,) = ledger.append([e.RunBegan(name, actor=actor, parent=parent, autopilot=True)])
-    ledger.append([refused, e.RunEnded(e.Outcome.STOPPED, "its command was refused")], began.id)
-    raise RefusedError(
-        f"{name} was refused: {said}. It was not started",
-        hint=f"the rule is {rule}: {hint}",
+
+def refuse_by_rule(ledger: Ledger, typed: Typed, ruling: Decision, because: str = "") -> NoReturn:
+    """Refuse a command because a rule says so, with a record of it; `because` says why nobody was asked."""
+    why = ", ".join(filter(None, (ruling.why, because)))
+    _note_refused(ledger, typed, why, ruling.rule)
+    refused = RefusedError if typed.autopilot else RefusedByRule
+    raise refused(
+        f"{typed.name} was refused: {why}. It was not started",
+        hint=f"the rule is {ruling.rule}",
+        how=ruling.how,
     )
+
+
+def _note_refused(ledger: Ledger, typed: Typed, why: str, rule: str) -> None:
+    parent = typed.parent if typed.parent in ledger.refresh().actions else ""
+    refused = e.ActionRefused(typed.name, typed.found.effect, why, rule)
+    began = e.RunBegan(typed.name, actor=typed.actor, parent=parent, autopilot=typed.autopilot)
+    (record,) = ledger.append([began])
+    ledger.append([refused, e.RunEnded(e.Outcome.STOPPED, "its command was refused")], record.id)
+
+
+def script_text(path: str) -> str | None:
+    """The text of a script, of a long one how it begins; None for anything but a text in a regular file."""
+    try:
+        # A pipe of that name would not answer.
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return None
+        content = os.pread(opened, SCRIPT_MAX + 4, 0)
+    finally:
+        os.close(opened)
+    text = content.decode("utf-8", "surrogateescape")
+    return None if "\0" in text else text
+
+
+def real_path(path: str) -> str:
+    """Where a path leads, links followed."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        # No file can have such a name, so it leads nowhere; its words are judged all the same.
+        return path

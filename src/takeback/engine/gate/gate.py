@@ -9,55 +9,26 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, Protocol
-
-import msgspec
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from takeback.core import events as e
 from takeback.core.codec import value_digest
-from takeback.core.entities import Approval, RecordedAction
+from takeback.core.entities import Approval
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.policy import ALLOWED
-from takeback.core.values import shortened, view
+from takeback.core.policy import ALLOWED, Decision
+from takeback.core.rules import Ruling
+from takeback.core.values import shortened
+from takeback.engine.gate.rules import Judging
+from takeback.engine.gate.wanted import Wanted
 from takeback.engine.ledger import Ledger
-from takeback.engine.runs.values import Lock
 from takeback.errors import RefusedError, UsageError
 from takeback.ports.clock import Clock
-from takeback.ports.foresight import Reached, Survey
+from takeback.ports.lock import Lock
 
 POLL_S = 0.1
 _log = logging.getLogger("takeback")
-
-
-class Ruling(msgspec.Struct, frozen=True):
-    """What the rules say about one action: `do` is allow, ask or deny."""
-
-    do: str = "allow"
-    rule: str = ""
-    why: str = ""
-    how: str = ""
-    """How the owner of the rules could allow it."""
-
-
-class Judge(Protocol):
-    """Says what the rules say."""
-
-    def __call__(
-        self,
-        name: str,
-        effect: e.Effect,
-        arguments: Any,
-        /,
-        *,
-        uncaptured: str = "",
-        undeclared: bool = False,
-    ) -> Ruling: ...
-    def effect(self, effect: e.Effect, arguments: Any, /) -> e.Effect: ...
-    def outside(self, arguments: Any, paths: Sequence[str], /) -> Survey: ...
-    def touches(self, arguments: Any, paths: Sequence[str], /) -> list[Reached]: ...
-    def go_on(self, tools: Iterable[str]) -> None: ...
 
 
 Approve = Callable[[Approval], bool]
@@ -71,7 +42,7 @@ class Gate:
         ledger: Ledger,
         lock: Lock,
         clock: Clock,
-        judge: Judge,
+        judging: Judging,
         *,
         autopilot: bool,
         approve: Approve | None,
@@ -80,123 +51,80 @@ class Gate:
         self._ledger = ledger
         self._lock = lock
         self._clock = clock
-        self._judge = judge
+        self._judging = judging
         self._autopilot = autopilot
         self._approve = approve
         self._wait_s = wait_s
         self._claimed: set[str] = set()
-        self._asked: dict[str, Ruling] = {}
+        self._asked: dict[str, Decision] = {}
         self._claiming = threading.Lock()
 
-    def go_on(self, actions: Iterable[RecordedAction]) -> None:
-        """The run goes on after an interruption, with these behind it."""
-        self._judge.go_on(tool for action in actions if (tool := getattr(action.began, "tool", "")))
+    def rule(self, wanted: Wanted, key: str = "") -> Decision:
+        """Decide on an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.
 
-    def effect(self, effect: e.Effect, arguments: Any) -> e.Effect:
-        """What a call does, its arguments looked at: a command among them may do more than its tool declares."""
-        return self._judge.effect(effect, arguments)
-
-    def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
-        """What a call names outside the workspace, and what of it is captured."""
-        return self._judge.outside(arguments, paths)
-
-    def touches(self, arguments: Any, paths: Sequence[str]) -> list[Reached]:
-        """The paths that a call says it writes, as far as its words tell."""
-        return self._judge.touches(arguments, paths)
-
-    def rule(
-        self,
-        name: str,
-        effect: e.Effect,
-        arguments: Any,
-        key: str = "",
-        *,
-        uncaptured: str = "",
-        undeclared: bool = False,
-    ) -> Ruling:
-        """What holds for an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.
-
-        With the `key` of an action it is judged, and counted, once, however often it is tried. `uncaptured` says
-        what of the paths that it names cannot be taken back. What nobody has declared is not begun on autopilot,
-        unless the rules allow it.
+        With the `key` of an action it is judged, and counted, once, however often it is tried. What nobody has
+        declared is not begun on autopilot, unless the rules allow it.
         """
         if key in self._asked:
             return self._asked[key]
-        ruling = self._ruled(name, effect, arguments, uncaptured, undeclared=undeclared)
-        if key and ruling.do == "ask":
-            self._asked[key] = ruling
-        return ruling
+        decision = self._ruled(wanted)
+        if key and decision.do is Ruling.ASK:
+            self._asked[key] = decision
+        return decision
 
-    def _ruled(
-        self, name: str, effect: e.Effect, arguments: Any, uncaptured: str, *, undeclared: bool
-    ) -> Ruling:
-        undeclared = undeclared and self._autopilot
-        ruling = self._judge(name, effect, arguments, uncaptured=uncaptured, undeclared=undeclared)
-        allowed = ruling.do == "allow" and ruling.rule == ALLOWED
-        if self._autopilot and effect is e.Effect.IRREVERSIBLE and ruling.do == "allow" and not allowed:
-            return Ruling("deny", "autopilot", "it cannot be taken back", "run it without autopilot")
-        if ruling.do == "ask" and self._autopilot:
-            why = f"{ruling.why}, and on autopilot nobody can be asked"
-            return Ruling("deny", ruling.rule, why, ruling.how)
-        return ruling
+    def _ruled(self, wanted: Wanted) -> Decision:
+        found = self._judging(wanted, undeclared=wanted.undeclared and self._autopilot)
+        if not self._autopilot:
+            return found
+        allowed = found.do is Ruling.ALLOW and found.rule == ALLOWED
+        if wanted.effect is e.Effect.IRREVERSIBLE and found.do is Ruling.ALLOW and not allowed:
+            return Decision(Ruling.DENY, "autopilot", "it cannot be taken back", "run it without autopilot")
+        if found.do is Ruling.ASK:
+            why = f"{found.why}, and on autopilot nobody can be asked"
+            return Decision(Ruling.DENY, found.rule, why, found.how, found.hint)
+        return found
 
-    def pass_through(
-        self,
-        run: str,
-        name: str,
-        effect: e.Effect,
-        arguments: Any,
-        *,
-        tool: str = "",
-        named: Any = None,
-        seen: Any = None,
-        uncaptured: str = "",
-        undeclared: bool = False,
-    ) -> list[e.Event]:
-        """Let an action through, or raise. Gives the events that are to be recorded with its beginning.
-
-        `tool` and `named` are its name and its arguments as the rules know them, where they differ;
-        `seen` is what of them may be shown.
-        """
-        judged = arguments if named is None else named
-        ruling = self.rule(tool or name, effect, judged, uncaptured=uncaptured, undeclared=undeclared)
-        if ruling.do == "allow":
+    def pass_through(self, run: str, wanted: Wanted) -> list[e.Event]:
+        """Let an action through, or raise. Returns the events that are to be recorded with its beginning."""
+        decision = self.rule(wanted)
+        if decision.do is Ruling.ALLOW:
             return []
-        seen = view(arguments) if seen is None else seen
-        if ruling.do == "ask":
+        if decision.do is Ruling.ASK:
             with self._claiming:  # it holds once: another thread with the same payload asks its own question
-                approval = self.ask(run, name, effect, arguments, ruling.why, tool, seen)
+                approval = self.ask(run, wanted, decision.why)
                 self._claimed.add(approval.id)
             self.consult(approval)
             if approval.life is Life.OPEN:
                 # Whoever looks at the program should see what it waits for.
-                _log.warning("%s waits for your word: takeback approve %s", name, approval.id)
+                _log.warning("%s waits for your word: takeback approve %s", wanted.name, approval.id)
             answer = self.wait(approval.id)
             if answer is None:
                 return [e.ApprovalUsed(approval.id)]
-            ruling = answer
-        self.refuse(run, name, effect, seen, ruling)
+            decision = answer
+        self.refuse(run, wanted, decision)
 
-    def refuse(self, run: str, name: str, effect: e.Effect, seen: Any, ruling: Ruling) -> NoReturn:
+    def refuse(self, run: str, wanted: Wanted, decision: Decision) -> NoReturn:
         """Record that an action was refused, and raise it."""
-        self.note(run, name, effect, seen, ruling)
+        self.note(run, wanted, decision)
+        rule = f"the rule is {decision.rule}" if decision.rule else ""
         raise RefusedError(
-            f"{name} was refused: {ruling.why}. It was not started",
-            hint=f"the rule is {ruling.rule}" + (f": {ruling.how}" if ruling.how else "")
-            if ruling.rule
-            else "",
+            f"{wanted.name} was refused: {decision.why}. It was not started",
+            hint=": ".join(filter(None, (rule, decision.hint))),
+            how=decision.how,
         )
 
-    def note(self, run: str, name: str, effect: e.Effect, seen: Any, ruling: Ruling) -> None:
+    def note(self, run: str, wanted: Wanted, decision: Decision) -> None:
         """Record that an action was refused."""
-        self._ledger.append([e.ActionRefused(name, effect, ruling.why, ruling.rule, shortened(seen))], run)
+        seen = shortened(wanted.seen)
+        refused = e.ActionRefused(wanted.name, wanted.effect, decision.why, decision.rule, seen)
+        self._ledger.append([refused], run)
 
     def consult(self, approval: Approval) -> None:
         """Put a question to the function of the run that answers, if it has one."""
         if self._approve is not None and approval.life is Life.OPEN:
             self._answer(approval.id, approval.run, granted=bool(self._approve(approval)))
 
-    def wait(self, id: str, wait_s: float = math.inf) -> Ruling | None:
+    def wait(self, id: str, wait_s: float = math.inf) -> Decision | None:
         """Wait for the answer to a question. None is yes, and whoever begins then says that it is used."""
         deadline = time.monotonic() + wait_s
         while True:
@@ -205,22 +133,13 @@ class Gate:
                 return verdict(approval)
             time.sleep(POLL_S)
 
-    def ask(
-        self,
-        run: str,
-        name: str,
-        effect: e.Effect,
-        arguments: Any,
-        why: str,
-        tool: str = "",
-        seen: Any = None,
-        key: str = "",
-    ) -> Approval:
-        """The question about exactly this payload, asked now unless it has been asked already.
+    def ask(self, run: str, wanted: Wanted, why: str, key: str = "") -> Approval:
+        """Return the question about exactly this payload, asked now unless it has been asked already.
 
         What was asked for one `key`, that of an action, and answered for good, is not asked for it again.
         """
-        payload = payload_of(tool or name, arguments)
+        arguments = wanted.plain if wanted.payload is None else wanted.payload
+        payload = payload_of(wanted.tool or wanted.name, arguments)
         history = self._ledger.refresh()
         for approval in reversed(history.approvals.values()):
             if approval.asked.payload != payload or approval.id in self._claimed:
@@ -230,9 +149,8 @@ class Gate:
             if self.holds(approval) or (key and approval.asked.key == key and approval.life is Life.DENIED):
                 return approval
         expires_us = self._clock.now_us() + int(self._wait_s * 1e6)
-        asked = e.ApprovalAsked(
-            name, effect, payload, expires_us, shortened(view(arguments) if seen is None else seen), why, key
-        )
+        seen = shortened(wanted.seen)
+        asked = e.ApprovalAsked(wanted.name, wanted.effect, payload, expires_us, seen, why, key)
         (record,) = self._ledger.append([asked], run)
         return self._ledger.history.approvals[record.id]
 
@@ -259,13 +177,13 @@ def _same_run(history: History, one: str, other: str) -> bool:
     return a.detached and b.detached and a.key == b.key != ""
 
 
-def verdict(approval: Approval) -> Ruling | None:
+def verdict(approval: Approval) -> Decision | None:
     """What an answer means: None is yes. What nobody answered is not allowed."""
     if approval.life is Life.GRANTED:
         return None
     unanswered = approval.life is Life.OPEN
     why = approval.why or ("nobody answered in time" if unanswered else "it was denied")
-    return Ruling("deny", approval.id, why)
+    return Decision(Ruling.DENY, approval.id, why)
 
 
 def payload_of(tool: str, arguments: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,25 +10,13 @@ from typing import Any
 
 import msgspec
 
+from takeback.core.entities import RecordedAction
 from takeback.core.events import Effect
-from takeback.core.policy import (
-    FORESEEN,
-    Foresee,
-    RuleContext,
-    Use,
-    commands_in,
-    foreseen,
-    judge_call,
-    paths_in,
-)
+from takeback.core.policy import Decision, Foresee, RuleContext, commands_in, judge_call, paths_in
 from takeback.core.rules import EffectRules, Rules, ToolRules
-from takeback.engine.gate.gate import Ruling
+from takeback.engine.gate.foresight import ForeseenAction, Foresight, real_path
+from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs.declare import unwrapped
-from takeback.ports.foresight import Reached, Survey
-
-TouchesOf = Callable[[Iterable[str | Sequence[str]], Iterable[str], Iterable[str]], list[Reached]]
-SurveyOf = Callable[[Iterable[str | Sequence[str]], Iterable[str], Iterable[str]], Survey]
-"""Given commands, paths that may be written, and paths that surely are."""
 
 
 class Judging:
@@ -40,85 +27,61 @@ class Judging:
         rules: Rules,
         root: str | os.PathLike[str],
         short: Mapping[str, str],
-        foresee: Foresee | None = None,
-        survey: SurveyOf | None = None,
+        foresight: Foresight,
         here: Callable[[], str] = os.getcwd,
-        touches: TouchesOf | None = None,
+        roots: Sequence[str] = (),
     ) -> None:
+        """`roots` are places outside the workspace that the run looks at anyway."""
         self._rules = rules
         self._root = os.path.realpath(root)
         self._short = short
-        self._foresee = foresee
-        self._survey = survey
-        self._touches = touches
+        self._foresight = foresight
         self._here = here
+        self._roots = roots
         self._called = Counter[str]()
-        self._by_effect: dict[tuple[str, Effect, bool], Ruling] = {}
+        self._by_effect: dict[tuple[str, Effect, bool], Decision] = {}
         self._ruled = msgspec.structs.replace(rules, effects=EffectRules()) != Rules()
 
-    def go_on(self, tools: Iterable[str]) -> None:
-        """These were called before the run was interrupted: a limit is one of the run, not of its process."""
+    def go_on(self, actions: Iterable[RecordedAction]) -> None:
+        """Count these, which were called before an interruption: a limit is one of the run, not of its process."""
         if self._ruled:
-            self._called.update(tools)
+            tools = (action.as_tool.tool for action in actions)
+            self._called.update(tool for tool in tools if tool)
 
-    def effect(self, effect: Effect, arguments: Any) -> Effect:
-        """What a call does: what it declares, or more where it is given a command that does more."""
-        if effect not in FORESEEN:
-            return effect
-        ground = RuleContext(self._root, foresee=self._foresee)
-        return foreseen(Use("", effect), _by_name(arguments), self._rules.commands, ground).effect
-
-    def outside(self, arguments: Any, paths: Sequence[str]) -> Survey:
-        """What a call names outside the workspace: in its commands, and among its arguments that are paths."""
-        return self._survey(*self._words(arguments, paths)) if self._survey else Survey()
-
-    def touches(self, arguments: Any, paths: Sequence[str]) -> list[Reached]:
-        """What a call says it writes, wherever that is."""
-        return self._touches(*self._words(arguments, paths)) if self._touches else []
-
-    def _words(
-        self, arguments: Any, paths: Sequence[str]
-    ) -> tuple[Iterable[str | Sequence[str]], Iterable[str], Iterable[str]]:
-        given = _by_name(arguments)
+    def foresee(self, wanted: Wanted) -> ForeseenAction:
+        """Find out what an action would do, from its commands, and from its arguments that are paths."""
+        given = _by_name(wanted.named)
         more = self._rules.paths.arguments if self._rules.paths else ()
-        return commands_in(given, self._rules.commands.arguments), tuple(paths_in(given, more)), paths
+        commands = commands_in(given, self._rules.commands.arguments)
+        return self._foresight.action(
+            wanted.effect, commands, paths_in(given, more), wanted.paths, self._roots
+        )
 
-    def __call__(
-        self,
-        name: str,
-        effect: Effect,
-        arguments: Any,
-        *,
-        uncaptured: str = "",
-        undeclared: bool = False,
-    ) -> Ruling:
-        """`name` is that of `name_in_rules`, and `arguments` are by name where they can be."""
-        given = _by_name(arguments)
-        if not self._ruled and not uncaptured and not any(commands_in(given)):
+    def __call__(self, wanted: Wanted, *, undeclared: bool) -> Decision:
+        """Decide on an action of which it is known what it would do. `undeclared` is as in `judge_call`."""
+        tool, effect, found = wanted.tool or wanted.name, wanted.effect, wanted.foreseen
+        if not self._ruled and not found.uncaptured and not found.commands:
             # The usual case, and calls are frequent: nothing is said but on effects.
-            ruling = self._by_effect.get((name, effect, undeclared))
-            if ruling is None:
-                found = judge_call(
-                    self._rules, name, effect, {}, RuleContext(self._root), undeclared=undeclared
-                )
-                ruling = Ruling(found.do.value, found.rule, found.why, found.how)
-                self._by_effect[name, effect, undeclared] = ruling
-            return ruling
+            decision = self._by_effect.get((tool, effect, undeclared))
+            if decision is None:
+                ground = RuleContext(self._root)
+                decision = judge_call(self._rules, tool, effect, {}, ground, undeclared=undeclared)
+                self._by_effect[tool, effect, undeclared] = decision
+            return decision
         # Made for each call: the current folder may be another one, and a tool with a short name just imported.
-        ground = ground_of(self._root, self._rules.tools, self._short, self._foresee, self._here())
-        earlier = self._called[name]
-        found = judge_call(
+        ground = ground_of(self._root, self._rules.tools, self._short, found.of_command, self._here())
+        decision = judge_call(
             self._rules,
-            name,
+            tool,
             effect,
-            given,
+            _by_name(wanted.named),
             ground,
-            earlier=earlier,
-            uncaptured=uncaptured,
+            earlier=self._called[tool],
+            uncaptured=found.uncaptured,
             undeclared=undeclared,
         )
-        self._called[name] += 1
-        return Ruling(found.do.value, found.rule, found.why, found.how)
+        self._called[tool] += 1
+        return decision
 
 
 def _by_name(arguments: Any) -> Mapping[str, Any]:
@@ -164,33 +127,3 @@ def _loaded(target: str) -> str:
     for name in path.split("."):
         found = getattr(found, name, None)
     return name_in_rules(found, target) if callable(found) else target
-
-
-SCRIPT_MAX = 100_000
-"""Bytes of a script that are read before it runs. The judge asks about one that is longer."""
-
-
-def script_text(path: str) -> str | None:
-    """The text of a script, of a long one how it begins; None for anything but a text in a regular file."""
-    try:
-        # A pipe of that name would not answer.
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            return None
-        content = os.pread(opened, SCRIPT_MAX + 4, 0)
-    finally:
-        os.close(opened)
-    text = content.decode("utf-8", "surrogateescape")
-    return None if "\0" in text else text
-
-
-def real_path(path: str) -> str:
-    """Where a path leads, links followed."""
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):
-        # No file can have such a name, so it leads nowhere; its words are judged all the same.
-        return path

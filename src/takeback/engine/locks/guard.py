@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -40,21 +40,15 @@ class LockGuard:
         """Whether what would write there is refused; else it is told."""
         return self._on_foreign() == "refuse"
 
-    def before(
-        self,
-        touched: Callable[[], Iterable[Reached]],
-        *,
-        run: str = "",
-        parent: str = "",
-    ) -> list[Trespass]:
-        """What of the paths that an action says it writes is locked by others.
+    def before(self, touched: Sequence[Reached], *, run: str = "", parent: str = "") -> list[Trespass]:
+        """Return what of the paths that an action says it writes is locked by others.
 
-        `run` or `parent` say whose it is. Where nothing is locked, nothing is asked.
+        `run` or `parent` say whose it is. Calls are frequent, so where no path is named no lock is read.
         """
-        foreign = self._foreign(run, parent)
+        foreign = self._foreign(run, parent) if touched else []
         if not foreign:
             return []
-        found = [Trespass(one.path, lease) for one in touched() if (lease := self._against(one, foreign))]
+        found = [Trespass(one.path, lease) for one in touched if (lease := self._against(one, foreign))]
         return list(dict.fromkeys(found))
 
     def after(self, action: RecordedAction) -> list[Trespass]:

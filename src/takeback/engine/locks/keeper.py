@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
 from typing import Protocol
 
 from takeback.errors import TakebackError
+from takeback.ports.leases import Renewing
 
 PART = 3
 """So often is a lease renewed in its time: two renewals may fail."""
@@ -19,15 +19,10 @@ class Renewable(Protocol):
     def ttl_us(self) -> int: ...
 
 
-class Store(Protocol):
-    def renew(self, fences: Collection[int]) -> frozenset[int]:
-        """Let them last as long again from now on; gives those that are still held."""
-
-
 class LeaseKeeper:
     """Renews leases, or the seat of a workspace, in the background."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Renewing) -> None:
         self._store = store
         self._kept: dict[int, float] = {}
         self._changed = threading.Condition()

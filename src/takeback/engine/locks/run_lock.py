@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
 
 from takeback.core.leases import Holder, Lease
-from takeback.engine.locks.leases import TTL_S, family_of, why_lost
+from takeback.engine.locks.leases import family_of, why_lost
 from takeback.engine.locks.left_behind import Left
-from takeback.engine.runs.checks import seconds_of
+from takeback.engine.runs.step import RunContext
 from takeback.errors import LeaseLost, UsageError
 from takeback.system import processes
-
-if TYPE_CHECKING:
-    from takeback.engine.ledger import Ledger
-    from takeback.engine.runs.run import RunParts
 
 _log = logging.getLogger("takeback")
 
@@ -28,7 +22,7 @@ class RunLock:
     left: tuple[Left, ...] = ()
     """What stands of runs that had it before, died, and were not settled before the time of their lock was over."""
 
-    def __init__(self, run: Locking, name: str, ttl_s: float, wait_s: float) -> None:
+    def __init__(self, run: RunContext, name: str, ttl_s: float, wait_s: float) -> None:
         self.name = name
         self._run = run
         self._ttl_s = ttl_s
@@ -46,21 +40,21 @@ class RunLock:
 
     def check(self) -> None:
         """Raise LeaseLost if somebody else has it by now."""
-        self._run._ledger.refuse_lost({self.fence: self.name})
+        self._run.ledger.refuse_lost({self.fence: self.name})
 
     def __enter__(self) -> RunLock:
         if self._lease is not None:
             raise UsageError(f"{self.name} is locked already by this very block; nothing was changed")
         run = self._run
         run.at_work.refuse_closed()
-        leases = run._parts.leases
+        leases = run.parts.leases
         holder = Holder(
-            run.id, run.options.actor, processes.this_process(), thread=str(threading.get_ident())
+            run.id, run.options.began.actor, processes.this_process(), thread=str(threading.get_ident())
         )
-        family = family_of(run._ledger.refresh(), run.id)
+        family = family_of(run.ledger.refresh(), run.id)
         self._lease = leases.take(self.name, holder, family=family, ttl_s=self._ttl_s, wait_s=self._wait_s)
         leases.keeper.keep(self._lease)
-        run._ledger.fenced(run.id)[self.fence] = self.name
+        run.ledger.fenced(run.id)[self.fence] = self.name
         self.left = leases.left(self._lease)
         for left in self.left:
             _log.warning("%s: %s", self.name, left)
@@ -72,10 +66,10 @@ class RunLock:
         lease, run = self._lease, self._run
         if lease is None or run.at_work.is_forked():
             return
-        leases = run._parts.leases
+        leases = run.parts.leases
         leases.keeper.leave(lease)
         was_held = leases.release([lease.fence])
-        run._ledger.fenced(run.id).pop(lease.fence, None)
+        run.ledger.fenced(run.id).pop(lease.fence, None)
         self._lease = None
         if not was_held and error is None:
             # What was done in this block was not all done alone, and nobody has been told yet.
@@ -83,25 +77,3 @@ class RunLock:
                 f"{why_lost(self.name, leases.store.all())}. Its block was at work until now",
                 hint="`takeback locks list` shows who has it now; look at what was done since, then lock it again",
             )
-
-
-class Locking:
-    """What has a run that can lock."""
-
-    id: str
-    options: Any
-    at_work: Any
-    _replayed: bool
-    _parts: RunParts
-    _ledger: Ledger
-
-    def lock(self, name: str | os.PathLike[str], *, ttl_s: float = TTL_S, wait_s: float = 0.0) -> RunLock:
-        """Work on something alone: `with run.lock("src/billing", wait_s=60):`.
-
-        `name` is a path from the top of the workspace, with all that is below it, or any other name. The lock lasts
-        while the block does, and at most `ttl_s` longer than this process gives a sign of life. Without `wait_s`
-        LeaseHeld is raised at once where another agent has it.
-        """
-        seconds_of("ttl_s", ttl_s)
-        seconds_of("wait_s", wait_s)
-        return RunLock(self, self._parts.leases.name(name), ttl_s, wait_s)

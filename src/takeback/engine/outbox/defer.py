@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from takeback.core import events as e
 from takeback.core import keys
+from takeback.core.history import History
 from takeback.core.intents import Intent, IntentDeferred, IntentState
 from takeback.core.values import plain, view
+from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs import arguments
-from takeback.engine.runs.checks import seconds_of, text_of
 from takeback.engine.runs.declare import Function, declared, unwrapped
-from takeback.engine.runs.step import innermost
+from takeback.engine.runs.step import RunContext
 from takeback.errors import UsageError
 from takeback.resources.calls import handlers
 from takeback.senders import registry
 from takeback.system import crash_points
-
-if TYPE_CHECKING:
-    from takeback.core.history import History
-    from takeback.engine.ledger import Ledger
-    from takeback.engine.runs.run import RunParts
 
 DEFERRING = crash_points.crash_point("outbox-deferring")
 DEFERRED = crash_points.crash_point("outbox-deferred")
@@ -47,105 +41,83 @@ class Handler(msgspec.Struct, frozen=True):
     undo: str = ""
     check: str = ""
 
-
-class Deferring:
-    """What has a run that can defer."""
-
-    id: str
-    at_work: Any
-    _replayed: bool
-    _parts: RunParts
-    _ledger: Ledger
-    _nth: Callable[[bytes], int]
-    _innermost: Callable[[], str]
-
-    def defer(
-        self,
-        handler: str | Function,
-        /,
-        *args: Any,
-        key: str = "",
-        order: str = "",
-        release: str = "run",
-        timeout_s: float = TIMEOUT_S,
-        tries: int = TRIES,
-        **kwargs: Any,
-    ) -> str:
-        """Have something sent once the run has committed; gives the id of the intent.
-
-        `handler` is "http", "webhook", "email" or "command", or a function that can be imported. The same key in a
-        run is one intent. Intents with the same `order` are delivered one after the other. With `release="step"`
-        it leaves when the step has committed, and cannot be held back by the run any more.
-        """
-        self.at_work.refuse_closed()
-        key, order = text_of("the key of an intent", key), text_of("the ordering key", order)
-        seconds_of("timeout_s", timeout_s)
-        _refuse_no_number(tries)
-        found, step = handler_of(handler, args, kwargs), innermost(self)  # type: ignore[arg-type]
-        if release not in ("run", "step") or (release == "step" and step is None):
-            raise UsageError(
-                f"it cannot be released with {release!r} here; nothing was deferred",
-                hint='release="run", or "step" inside of a step',
-            )
-        place = step.path if step else ""
-        if not key:
-            alike = keys.alike(place, f"defer {found.name}", found.plain)
-            key = keys.action_key(place, self._nth(alike), f"defer {found.name}", found.plain)
-        wanted = IntentDeferred(
-            found.handler,
-            found.name,
-            key,
-            self._innermost(),
-            "",
-            found.about,
-            intent=keys.intent_key(found.handler, found.plain),
-            order=order,
-            step=place if release == "step" else "",
-            undo=found.undo,
-            check=found.check,
-            timeout_s=timeout_s,
-            tries=tries,
-        )
-        with self.at_work.on(f"defer {key}"):
-            return self._deferred(found, wanted)
-
-    def _deferred(self, found: Handler, wanted: IntentDeferred) -> str:
-        history = self._ledger.refresh()
-        earlier = history.intents.of_key(self.id, wanted.key)
-        if earlier and earlier[-1].state is not IntentState.CANCELLED:
-            return _same(earlier[-1], wanted)
-        if self._replayed:
-            raise UsageError(
-                f"run {self.id} was committed without this intent ({found.about}); nothing was deferred",
-                hint="a changed plan is another run: give it another key",
-            )
-        passed = self._parts.gate.pass_through(
-            self.id,
-            found.name,
+    def wanted(self) -> Wanted:
+        """Return what the gate decides on."""
+        return Wanted(
+            self.name,
             e.Effect.DEFERRED,
-            found.plain,
-            tool=found.handler,
-            named=found.named,
-            seen=found.seen,
+            plain=self.plain,
+            named=self.named,
+            seen=self.seen,
+            tool=self.handler,
         )
-        key = self._delivery_key(history, wanted.key, len(earlier))
-        with self._keeping(found) as kept:
-            crash_points.reach(DEFERRING)
-            made = msgspec.structs.replace(wanted, delivery_key=key, arguments=kept.view, full=kept.full)
-            record = self._ledger.append([*passed, made], self.id)[-1]
-        crash_points.reach(DEFERRED)
-        return record.id
 
-    def _keeping(self, found: Handler) -> AbstractContextManager[Any]:
-        return self._parts.calls.keeping(found.plain, found.seen)
 
-    def _delivery_key(self, history: History, key: str, cancelled: int) -> str:
-        """What the receiver knows it by. One that is deferred again after an undo is another one."""
-        began = history.runs[self.id].began
-        identity = f"key {began.key}" if began.key else f"run {self.id}"
-        return keys.call_key(
-            self._parts.tracker.origin, identity, began.generation, f"defer {key}", cancelled
+def defer(
+    run: RunContext,
+    found: Handler,
+    *,
+    key: str,
+    order: str,
+    release: str,
+    timeout_s: float,
+    tries: int,
+) -> str:
+    """Record what is to be sent once the run, or its step, has committed; returns the id of the intent."""
+    step = run.step
+    if release not in ("run", "step") or (release == "step" and step is None):
+        raise UsageError(
+            f"it cannot be released with {release!r} here; nothing was deferred",
+            hint='release="run", or "step" inside of a step',
         )
+    place = step.path if step else ""
+    if not key:
+        alike = keys.alike(place, f"defer {found.name}", found.plain)
+        key = keys.action_key(place, run.nth(alike), f"defer {found.name}", found.plain)
+    wanted = IntentDeferred(
+        found.handler,
+        found.name,
+        key,
+        run.action,
+        "",
+        found.about,
+        intent=keys.intent_key(found.handler, found.plain),
+        order=order,
+        step=place if release == "step" else "",
+        undo=found.undo,
+        check=found.check,
+        timeout_s=timeout_s,
+        tries=tries,
+    )
+    with run.at_work.on(f"defer {key}"):
+        return _deferred(run, found, wanted)
+
+
+def _deferred(run: RunContext, found: Handler, wanted: IntentDeferred) -> str:
+    history = run.ledger.refresh()
+    earlier = history.intents.of_key(run.id, wanted.key)
+    if earlier and earlier[-1].state is not IntentState.CANCELLED:
+        return _same(earlier[-1], wanted)
+    if run.replayed:
+        raise UsageError(
+            f"run {run.id} was committed without this intent ({found.about}); nothing was deferred",
+            hint="a changed plan is another run: give it another key",
+        )
+    passed = run.parts.gate.pass_through(run.id, found.wanted())
+    key = _delivery_key(run, history, wanted.key, len(earlier))
+    with run.parts.calls.keeping(found.plain, found.seen) as kept:
+        crash_points.reach(DEFERRING)
+        made = msgspec.structs.replace(wanted, delivery_key=key, arguments=kept.view, full=kept.full)
+        record = run.ledger.append([*passed, made], run.id)[-1]
+    crash_points.reach(DEFERRED)
+    return record.id
+
+
+def _delivery_key(run: RunContext, history: History, key: str, cancelled: int) -> str:
+    """Return what the receiver knows it by. One that is deferred again after an undo is another one."""
+    began = history.runs[run.id].began
+    identity = f"key {began.key}" if began.key else f"run {run.id}"
+    return keys.call_key(run.tracker.origin, identity, began.generation, f"defer {key}", cancelled)
 
 
 def handler_of(handler: str | Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handler:
@@ -175,7 +147,7 @@ def handler_of(handler: str | Function, args: tuple[Any, ...], kwargs: dict[str,
     )
 
 
-def _refuse_no_number(tries: Any) -> None:
+def refuse_no_number(tries: Any) -> None:
     if not isinstance(tries, int) or not 1 <= tries <= TRIES_MAX:
         raise UsageError(f"tries is {tries!r}, not a number from 1 to {TRIES_MAX}; nothing was deferred")
 

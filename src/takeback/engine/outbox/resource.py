@@ -28,7 +28,7 @@ class OutboxResource:
     """What runs want to be sent."""
 
     name = RESOURCE
-    traits = Traits(exact=False, detects_drift=True, external=True)
+    traits = Traits(external=True)
 
     def __init__(
         self,

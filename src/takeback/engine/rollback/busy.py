@@ -85,14 +85,14 @@ def asks(history: History, action: RecordedAction) -> bool:
 
     All calls of an agent are below its process. Of these it is the one that names us.
     """
-    process = getattr(action.began, "process", None)
+    process = action.process
     if process is None or process.pid == os.getpid() or process not in processes.lineage():
         return False
     run = history.runs.get(action.stream)
-    return not (run and run.began.detached) or "takeback" in str(getattr(action.began, "arguments", ""))
+    return not (run and run.began.detached) or "takeback" in str(action.as_tool.arguments)
 
 
 def is_mine(action: RecordedAction) -> bool:
     """Whether this very process is at work on it, so that waiting for it would never end."""
-    process = getattr(action.began, "process", None)
+    process = action.process
     return process is not None and process.pid == os.getpid()

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from takeback.core import events as e
-from takeback.core.change import Change
+from takeback.core.change import OUTSIDE, Change
 from takeback.core.history import History
 from takeback.core.rollback import Do, OnConflict, Planned
-from takeback.engine.rollback.paths import AT_PATHS, OUTSIDE
+from takeback.engine.rollback.paths import AT_PATHS
 from takeback.engine.runs.recorded_calls import is_doubtful
 from takeback.ports.resource import Resource, Swap, Swapped
 

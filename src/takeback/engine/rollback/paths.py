@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from takeback.core.change import Target
+from takeback.core.change import OUTSIDE, Target
 from takeback.core.codec import path_of
 from takeback.core.history import History
 from takeback.core.selection import Filter, any_target
@@ -14,9 +14,6 @@ from takeback.errors import UsageError
 
 AT_PATHS = ("files", "sqlite")
 """Resources whose targets have paths for names, from the root on."""
-
-OUTSIDE = "outside"
-"""The one whose targets are paths from the top of the file system on."""
 
 
 def path_filter(root: Path, history: History, paths: Iterable[str]) -> Filter:

@@ -9,6 +9,7 @@ import msgspec
 
 from takeback.core.change import Change, Target
 from takeback.core.rollback import Do, Planned, RollbackPlan, Verdict
+from takeback.errors import ConflictError, RollbackIncomplete
 
 NAMES_SHOWN = 3
 
@@ -93,8 +94,37 @@ class RollbackReport(msgspec.Struct, frozen=True):
     """Later actions that may have changed something where nobody can look now, and that were passed over."""
     unknown: tuple[str, ...] = ()
     """Actions of which nobody knows what they did besides what is listed here: effects elsewhere are not known."""
+    beyond: tuple[str, ...] = ()
+    """Later actions that are known to have done what no undo reaches, of which nothing was found here."""
     unsettled: tuple[str, ...] = ()
     """Actions that an earlier undo has reported as unknown: without an id nothing more is done about them."""
+    others: tuple[str, ...] = ()
+    """Actions that stand in the way of an undo that stopped; empty where a human's changes do, too."""
+    others_too: bool = False
+    """Whether an undo of `of` and `others` together would not stop."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a conflict kept it from beginning, so that nothing was changed."""
+        return self.verdict is Verdict.CONFLICT and not self.preview
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was asked for is done and verified; in a preview, whether it would be done."""
+        return self.verdict not in (Verdict.CONFLICT, Verdict.PARTIAL)
+
+    def require_begun(self) -> RollbackReport:
+        """Return this report; raise ConflictError where a conflict kept it from beginning."""
+        if self.is_stopped:
+            raise ConflictError(str(self), hint=hint_of(self), report=self)
+        return self
+
+    def require_complete(self) -> RollbackReport:
+        """Return this report; raise ConflictError where it did not begin, RollbackIncomplete where more remains."""
+        if self.verdict is Verdict.PARTIAL:
+            hint = "the report names what remains; `takeback status` too"
+            raise RollbackIncomplete(str(self), hint=hint, report=self)
+        return self.require_begun()
 
     def with_unknown(self, more: tuple[str, ...]) -> RollbackReport:
         """The same where these actions, of which nothing was found here, may have done something elsewhere."""
@@ -119,8 +149,9 @@ class RollbackReport(msgspec.Struct, frozen=True):
         return text + self._elsewhere()
 
     def _elsewhere(self) -> str:
-        whose = _names(self.unknown)
-        return f" Unknown: whether {whose} did anything elsewhere." if self.unknown else ""
+        stays = f" It stays what {_names(self.beyond)} did elsewhere." if self.beyond else ""
+        unknown = f" Unknown: whether {_names(self.unknown)} did anything elsewhere." if self.unknown else ""
+        return stays + unknown
 
     @property
     def achieved(self) -> list[ReportItem]:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from takeback.core import events as e
 from takeback.core import ids
-from takeback.core.change import ABSENT, Change, Target
+from takeback.core.change import ABSENT, OUTSIDE, Change, Target
 from takeback.core.entities import Checkpoint
 from takeback.core.history import History
 from takeback.core.rollback import Do, Planned
 from takeback.core.selection import Filter
-from takeback.engine.rollback.paths import OUTSIDE
 from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import ConflictError
 

@@ -14,17 +14,20 @@ from contextlib import contextmanager
 import msgspec
 
 from takeback.core import events as e
+from takeback.core import ids
 from takeback.core import selection as select
 from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.entities import RecordedAction
+from takeback.core.history import History
 from takeback.core.rollback import (
     Do,
     OnConflict,
     Planned,
     RollbackPlan,
     judge,
+    passed_over,
     plan_rollback,
     unknown_among,
-    unknown_passed,
 )
 from takeback.core.selection import Filter, Selection, any_target
 from takeback.engine.rollback import items as rollback_items
@@ -32,11 +35,11 @@ from takeback.engine.rollback import restore as rollback_restore
 from takeback.engine.rollback import unreachable
 from takeback.engine.rollback import unreachable as rollback_unreachable
 from takeback.engine.rollback.busy import BusyWait, is_mine, refuse_background
-from takeback.engine.rollback.report import ReportItem, RollbackReport, hint_of, is_minor, of_plan
+from takeback.engine.rollback.report import ReportItem, RollbackReport, is_minor, of_plan
 from takeback.engine.runs.recorded_calls import RecordedCalls, left_standing
 from takeback.engine.tracking.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.tracking.tracker import Tracker
-from takeback.errors import ConflictError, UsageError
+from takeback.errors import RunBusy, UsageError
 from takeback.ports.resource import Resource, Swap, Swapped
 from takeback.system import crash_points
 
@@ -79,7 +82,7 @@ class Rollbacks:
             history = self.ledger.history
             passed: tuple[str, ...] = ()
             unsettled: tuple[str, ...] = ()
-            elsewhere: tuple[str, ...] = ()
+            over: tuple[RecordedAction, ...] = ()
             if to:
                 chosen = select.after(history, to, wanted)
             elif wanted_ids:
@@ -91,7 +94,7 @@ class Rollbacks:
                 unsettled = tuple(history.unsettled())
                 chosen, passed = rollback_unreachable.last(history, wanted, self._seen)
                 if wanted is any_target:
-                    elsewhere = unknown_passed(history, chosen.actions)
+                    over = passed_over(history, chosen.actions)
             refuse_background(self.tracker, chosen.actions)
             plan = self._plan(chosen, on_conflict, wanted)
             choices = self._choices(plan, chosen, wanted)
@@ -100,10 +103,13 @@ class Rollbacks:
             report = self._decide(
                 plan, e.RollbackKind.UNDO, preview=preview, even_nothing=waits, choices=choices
             )
+            if report.is_stopped:
+                return self._with_others(report, wanted)
             if not preview:
                 end_taken_back(self.tracker, chosen.actions)
-            report = report.with_unknown(elsewhere)
-            return msgspec.structs.replace(report, passed=passed, unsettled=unsettled)
+            report = report.with_unknown(tuple(action.id for action in over if action.is_unknown))
+            beyond = tuple(action.id for action in over if action.leaves_something)
+            return msgspec.structs.replace(report, passed=passed, beyond=beyond, unsettled=unsettled)
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""
@@ -159,14 +165,16 @@ class Rollbacks:
             chosen = select.of_run(self.ledger.history, run, after)
             plan = self._plan(chosen, on_conflict)
             # Also where nothing was changed: its calls count as taken back, and are made again if asked for.
-            return self._decide(plan, e.RollbackKind.UNDO, preview=preview, even_nothing=bool(chosen.actions))
+            even_nothing = bool(chosen.actions)
+            report = self._decide(plan, e.RollbackKind.UNDO, preview=preview, even_nothing=even_nothing)
+            return report.require_begun()
 
     def once_more(self, action: str) -> None:
         """Try again to take back what a rollback could not, also while its run goes on."""
         with self.tracker.lock.held():
             self.ledger.refresh()
             plan = self._plan(select.of_actions(self.ledger.history, [action]), OnConflict.STOP)
-            self._decide(plan, e.RollbackKind.UNDO, preview=False)
+            self._decide(plan, e.RollbackKind.UNDO, preview=False).require_begun()
 
     @contextmanager
     def _quiet(self) -> Iterator[RollbackReport | None]:
@@ -207,6 +215,19 @@ class Rollbacks:
             return ()
         others = [choice for choice in OnConflict if choice not in (OnConflict.STOP, plan.on_conflict)]
         return tuple(c.value for c in others if not self._plan(chosen, c, wanted).conflicts)
+
+    def _with_others(self, report: RollbackReport, wanted: Filter) -> RollbackReport:
+        """A report of an undo that stopped, with the actions in its way and whether they can be taken back too."""
+        others = in_the_way(self.ledger.history, report)
+        if not others:
+            return report
+        chosen = select.of_ids(self.ledger.history, [*report.of, *others], wanted)
+        try:
+            refuse_background(self.tracker, chosen.actions)
+            goes = not self._plan(chosen, OnConflict.STOP, wanted).conflicts
+        except RunBusy:
+            goes = False
+        return msgspec.structs.replace(report, others=others, others_too=goes)
 
     def _left(self, plan: RollbackPlan, wanted: Filter) -> list[Planned]:
         """Calls that an earlier rollback had to leave: whoever asks again must not hear that all is well."""
@@ -272,10 +293,8 @@ class Rollbacks:
         says, follows = self._says, self.tracker.follows
         unknown = unknown_among(self.ledger.history, kind, plan.of)
         report = of_plan(plan, kind.value, says, follows, preview=preview, choices=choices, unknown=unknown)
-        if preview:
+        if preview or plan.conflicts:
             return report
-        if plan.conflicts:
-            raise ConflictError(str(report), hint=hint_of(report), report=report)
         if not plan.items and not even_nothing:
             return report
         self._note_gone(plan)
@@ -397,6 +416,20 @@ class Rollbacks:
         why = "it was out of sight when the action was recorded, and is not as it was last known"
         hidden = [change.target for change in others if change.target.name.startswith(above)]
         return marks, [e.Item(target, e.Did.UNVERIFIABLE, why=why) for target in hidden]
+
+
+def in_the_way(history: History, report: RollbackReport) -> tuple[str, ...]:
+    """Return the actions that stand in the way of an undo; nothing where somebody else does too."""
+    found: dict[str, None] = {}
+    for item in report.items:
+        if item.did == "conflict":
+            entries = [entry for id in report.of for entry in history.live(id) if entry.target == item.target]
+            makers = [id for entry in entries for id in (entry.action, *entry.change.shared_with)]
+            others = [id for id in (*makers, *item.blockers) if id not in report.of]
+            if not others or not all(history.actions[id].is_tool for id in others):
+                return ()
+            found |= dict.fromkeys(others)
+    return tuple(sorted(found, key=ids.seq_of))
 
 
 def _by_resource(targets: Iterable[Target]) -> dict[str, list[Target]]:

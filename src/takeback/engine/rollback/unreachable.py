@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from takeback.core.change import Change, Target, Version
+from takeback.core.change import OUTSIDE, Change, Target, Version
 from takeback.core.history import History
 from takeback.core.rollback import Do, Planned
 from takeback.core.selection import Filter, Selection, last_action
-from takeback.engine.rollback.paths import OUTSIDE
 from takeback.errors import BackendError
 
 See = Callable[[Iterable[Target]], Mapping[Target, Version]]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,13 +16,17 @@ from takeback.core import keys
 from takeback.core.entities import Approval, RecordedRun
 from takeback.core.entities import RecordedAction as Recorded
 from takeback.core.lifecycle import Life
+from takeback.core.policy import Decision
+from takeback.core.rules import Ruling
 from takeback.core.values import plain, said, view
-from takeback.engine.gate.gate import Gate, Ruling, verdict
+from takeback.engine.gate.gate import verdict
+from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs import declare
 from takeback.engine.runs.checks import seconds_of, text_of
 from takeback.engine.runs.declare import Declared, Function
+from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import CallEvidence
-from takeback.engine.runs.recorder import Parts, Recorder, Wanted
+from takeback.engine.runs.recorder import Recorder
 from takeback.errors import UsageError
 
 ASKED = "asked"
@@ -129,8 +134,7 @@ class Denied(msgspec.Struct, frozen=True):
     """How whoever owns the rules could allow it. For a human, never for a model."""
 
     def __str__(self) -> str:
-        allow = f" To allow it: {self.how}." if self.how else ""
-        return f"{self.name} was refused: {self.reason} (rule {self.rule}).{allow}"
+        return f"{self.name} was refused: {self.reason} (rule {self.rule})."
 
 
 class Ask:
@@ -159,11 +163,16 @@ class Ask:
         return self if gate.holds(approval) else Denied(self.name, self.approval, ruling.why)
 
 
-class Actions:
-    """What has a run whose actions are begun and ended from outside."""
+class Actions(ABC):
+    """A run whose actions are begun and ended from outside."""
 
-    id: str
-    _parts: Parts
+    def __init__(self, parts: RunParts) -> None:
+        self._parts = parts
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """The id of the run."""
 
     def begin(
         self,
@@ -260,9 +269,9 @@ class Actions:
                 return Action(recorder, known, self._still_asked(known, wanted))
             self._refuse_ended(recorder.run)
             locked = recorder.locked(wanted)
-            ruling = locked if locked.do == "deny" else _rule(gate, wanted)
+            ruling = locked if locked.do is Ruling.DENY else gate.rule(wanted, wanted.key)
             passed: list[e.Event] = []
-            if ruling.do == "ask" and asking:
+            if ruling.do is Ruling.ASK and asking:
                 _, id = recorder.begin(
                     msgspec.structs.replace(wanted, ref=f"{wanted.ref} {ASKED}".strip()), []
                 )
@@ -273,31 +282,22 @@ class Actions:
                     locked.why,
                     ruling.how,
                 )
-            if ruling.do == "ask":
-                approval = gate.ask(
-                    self.id,
-                    wanted.name,
-                    wanted.effect,
-                    wanted.payload,
-                    ruling.why,
-                    wanted.tool,
-                    wanted.seen,
-                    wanted.key,
-                )
+            if ruling.do is Ruling.ASK:
+                approval = gate.ask(self.id, wanted, ruling.why, wanted.key)
                 if approval.life is Life.OPEN:
                     return Ask(self, wanted, approval, ruling.how)
-                ruling = verdict(approval) or Ruling()
+                ruling = verdict(approval) or Decision()
                 passed = [e.ApprovalUsed(approval.id)]
-            if ruling.do == "deny":
-                gate.note(self.id, wanted.name, wanted.effect, wanted.seen, ruling)
+            if ruling.do is Ruling.DENY:
+                gate.note(self.id, wanted, ruling)
                 return Denied(wanted.name, ruling.rule, ruling.why, ruling.how)
             _, id = recorder.begin(wanted, passed)
             return Action(recorder, self._parts.tracker.ledger.history.actions[id], warning=locked.why)
 
     def _still_asked(self, known: Recorded, wanted: Wanted) -> str:
         """Why an action that was begun already has to be asked about: whoever asks may not have heard it."""
-        asked = known.life is Life.OPEN and ASKED in getattr(known.began, "ref", "").split()
-        return _rule(self._parts.gate, wanted).why if asked else ""
+        asked = known.life is Life.OPEN and ASKED in known.as_tool.ref.split()
+        return self._parts.gate.rule(wanted, wanted.key).why if asked else ""
 
     def _refuse_ended(self, run: RecordedRun) -> None:
         if run.life is not Life.OPEN:
@@ -305,14 +305,3 @@ class Actions:
                 f"run {run.id} is {run.life}, so nothing can be begun in it; nothing was begun",
                 hint="begin another run",
             )
-
-
-def _rule(gate: Gate, wanted: Wanted) -> Ruling:
-    return gate.rule(
-        wanted.tool,
-        wanted.effect,
-        wanted.named,
-        wanted.key,
-        uncaptured=wanted.uncaptured,
-        undeclared=wanted.undeclared,
-    )

@@ -13,9 +13,9 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core import keys
-from takeback.core.entities import RecordedRun
 from takeback.core.values import plain, said
 from takeback.engine.gate.rules import name_in_rules
+from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs import arguments, declare
 from takeback.engine.runs.declare import (
     Declared,
@@ -26,10 +26,10 @@ from takeback.engine.runs.declare import (
     is_async,
     unwrapped,
 )
-from takeback.engine.runs.in_flight import AtWork, wholly
+from takeback.engine.runs.in_flight import wholly
 from takeback.engine.runs.recorded_calls import CallEvidence
-from takeback.engine.runs.recorder import Parts, Recorder, Wanted
-from takeback.engine.tracking.signs_of_life import Heartbeat
+from takeback.engine.runs.recorder import Recorder
+from takeback.engine.runs.step import RunContext
 from takeback.errors import HandedOver, InvariantBroken, LeaseLost, RefusedError, SeatLost, UsageError
 from takeback.resources.calls.resource import Call
 
@@ -72,40 +72,24 @@ def _facts(function: Function, said: Declared) -> Facts:
 class Caller:
     """One call of a run, from its beginning to its end."""
 
-    def __init__(
-        self,
-        function: Function,
-        *,
-        run: RecordedRun,
-        parts: Parts,
-        place: str,
-        nth: Callable[[bytes], int],
-        key: str,
-        effect: str,
-        parent: str,
-        step: str,
-        looking: bool,
-        retries: int,
-        replayed: bool,
-        beat: Heartbeat,
-        at_work: AtWork,
-    ) -> None:
+    def __init__(self, function: Function, run: RunContext, *, key: str, effect: str) -> None:
+        step, parts = run.step, run.parts
         self._asked_for = function
         self._facts = facts_of(function)
         self._function = self._facts.function
         self._declared = declared_here(self._facts.declared, effect)
-        self._recorder = Recorder(run, parts, beat)
-        self._ledger = parts.tracker.ledger
+        self._recorder = Recorder(run.ledger.history.runs[run.id], parts, run.beat)
+        self._ledger = run.ledger
         self._calls = parts.calls
-        self._replayed = replayed
-        self._place = place
-        self._nth = nth
+        self._replayed = run.replayed
+        self._place = step.path if step else ""
+        self._nth = run.nth
         self._key = key
-        self._parent = parent
-        self._step = step
-        self._looking = looking and self._declared.effect is not e.Effect.NONE
-        self._retries = self._declared.retries or retries
-        self._at_work = at_work
+        self._parent = run.action
+        self._step = step.id if step else ""
+        self._looking = run.options.checkpoint == "action" and self._declared.effect is not e.Effect.NONE
+        self._retries = self._declared.retries or (step.retries if step else 0)
+        self._at_work = run.at_work
 
     def make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _, args, kwargs = unwrapped(self._asked_for, args, kwargs)
@@ -209,17 +193,7 @@ class Caller:
         self._recorder.refuse_unready(wanted)
         wanted = self._recorder.foreseen(wanted)
         self._recorder.keep_off(wanted)
-        passed = self._recorder.gate.pass_through(
-            self._recorder.run.id,
-            wanted.name,
-            wanted.effect,
-            wanted.plain,
-            tool=wanted.tool,
-            named=wanted.named,
-            seen=wanted.seen,
-            uncaptured=wanted.uncaptured,
-            undeclared=wanted.undeclared,
-        )
+        passed = self._recorder.gate.pass_through(self._recorder.run.id, wanted)
         return self._recorder.begin(wanted, passed)
 
     # After

@@ -48,7 +48,7 @@ def position_of(history: History, run_id: str, to: Any) -> int:
         raise UsageError(
             f"run {run_id} has no step or action {name!r} that was begun, and no such checkpoint"
         )
-    if named not in history.checkpoints and not getattr(history.actions[body].began, "marks", ()):
+    if named not in history.checkpoints and not history.actions[body].began.marks:
         raise UsageError(
             f"no picture was taken at {named}, so more would be taken back than you ask for",
             hint="tb.run(checkpoint='action') takes one at each call, run.checkpoint() one here and now",

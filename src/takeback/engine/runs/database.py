@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from takeback.core import events as e
 from takeback.core import keys
 from takeback.core.ids import seq_of
+from takeback.core.policy import Decision
+from takeback.core.rules import Ruling
 from takeback.core.values import said
-from takeback.engine.gate.gate import Ruling
+from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs.in_flight import AlsoAsync
 from takeback.engine.runs.recorded_calls import change_of, standing
-from takeback.engine.runs.step import innermost
+from takeback.engine.runs.step import RunContext
 from takeback.errors import ConflictError, HandedOver, TakebackError, UsageError
-from takeback.ports.databases import Databases, Transaction
+from takeback.ports.databases import Transaction
 from takeback.system import crash_points
-
-if TYPE_CHECKING:
-    from takeback.engine.runs.run import Run
 
 COMMITTED = crash_points.crash_point("database-committed")
 RECORDED = crash_points.crash_point("database-recorded")
@@ -35,9 +34,9 @@ class Database(AlsoAsync[Any]):
     transaction.
     """
 
-    def __init__(self, run: Run, databases: Databases, place: str) -> None:
+    def __init__(self, run: RunContext, place: str) -> None:
         self._run = run
-        self._databases = databases
+        self._databases = run.parts.databases
         self._place = place
         self._name = ""
         self._unguarded = ""
@@ -51,9 +50,9 @@ class Database(AlsoAsync[Any]):
         """The block that began the transaction, where this is a later one."""
 
     def __enter__(self) -> Any:
-        run, step = self._run, innermost(self._run)
+        run, step = self._run, self._run.step
         run.at_work.refuse_closed()
-        if run._replayed or (step and step.done):
+        if run.replayed or (step and step.done):
             raise UsageError(
                 "what was written to the database in this step is there already; nothing was begun",
                 hint="`if not step.done:` around the block, or write in a function and make it with run.call",
@@ -65,9 +64,9 @@ class Database(AlsoAsync[Any]):
         held = step.held if step else ()
         self._first = next((block for block in held if block._name == self._name), None)
         if self._first is None:
-            self._step, self._parent = step.id if step else "", run._innermost()
+            self._step, self._parent = step.id if step else "", run.action
             # Not looked at: until it is committed there is nothing to see, and others are at work meanwhile.
-            self._action = run._tracker.begin(self._began("database"), stream=run.id, looking=False)
+            self._action = run.tracker.begin(self._began("database"), stream=run.id, looking=False)
             try:
                 self._transaction = self._databases.begin(self._place, self._action)
             except BaseException as error:
@@ -78,7 +77,7 @@ class Database(AlsoAsync[Any]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        step = innermost(self._run)
+        step = self._run.step
         if error is not None:
             (self._first or self).abort(said(error))
         elif self._first is not None:
@@ -91,17 +90,18 @@ class Database(AlsoAsync[Any]):
     def _be_careful(self, step: str) -> None:
         """Say what an unguarded database means, before anything is written; or raise where it must not be."""
         run = self._run
-        if run.options.autopilot:
+        if run.options.began.autopilot:
             why = f"{self._unguarded}, so what is committed there cannot be taken back"
-            how = "guard it with `takeback guard ADDRESS`, or run it without autopilot"
-            ruling = Ruling("deny", "autopilot", why, how)
-            run._parts.gate.refuse(run.id, f"database {self._name}", e.Effect.TRANSACTIONAL, None, ruling)
-        history = run._ledger.history
+            hint = "guard it with `takeback guard ADDRESS`"
+            decision = Decision(Ruling.DENY, "autopilot", why, "run it without autopilot", hint)
+            wanted = Wanted(f"database {self._name}", e.Effect.TRANSACTIONAL)
+            run.parts.gate.refuse(run.id, wanted, decision)
+        history = run.ledger.history
         recorded = history.runs[run.id]
         for id in recorded.actions:
             action = history.actions[id]
-            inside = getattr(action.began, "step", "")
-            if seq_of(id) > seq_of(run._body) or action.name != f"commit to {self._name}":
+            inside = action.as_tool.step
+            if seq_of(id) > seq_of(run.body) or action.name != f"commit to {self._name}":
                 continue
             where = recorded.steps[inside].name if inside else ""
             if where == step and standing(history, action):
@@ -125,7 +125,7 @@ class Database(AlsoAsync[Any]):
                 hint="let an error inside a database block leave its step",
             )
         run = self._run
-        tracker, beat = run._tracker, run._beat
+        tracker, beat = run.tracker, run.beat
         commit = tracker.begin(self._began("commit to", lasting=True), stream=run.id)
         beat.add(commit)
         try:
@@ -161,15 +161,15 @@ class Database(AlsoAsync[Any]):
         began = e.ActionBegan(
             f"{what} {self._name}",
             e.Effect.TRANSACTIONAL,
-            actor=run.options.actor,
-            session=run.options.session,
+            actor=run.options.began.actor,
+            session=run.options.began.session,
             step=self._step,
             parent=self._parent,
         )
         if not (lasting and self._unguarded):
             return began
         # From here on it is a call to another system that nobody can take back.
-        key = keys.call_key(run._tracker.origin, run.id, 1, began.name, run._ledger.history.seq)
+        key = keys.call_key(run.tracker.origin, run.id, 1, began.name, run.ledger.history.seq)
         return msgspec.structs.replace(
             began, effect=e.Effect.IRREVERSIBLE, call_key=key, uncaptured=(self._unguarded,)
         )
@@ -183,11 +183,11 @@ class Database(AlsoAsync[Any]):
         happened: bool = False,
         in_doubt: bool = False,
     ) -> None:
-        tracker = self._run._tracker
+        tracker = self._run.tracker
         if commit:
             recorded = tracker.ledger.history.actions[commit]
             changes = change_of(recorded, in_doubt=in_doubt) if happened or in_doubt else ()
             tracker.end(commit, outcome, why=why, changes=changes)
         tracker.end(self._action, outcome, why=why)
         if commit:
-            self._run._beat.remove(commit)
+            self._run.beat.remove(commit)

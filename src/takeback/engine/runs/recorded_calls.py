@@ -86,20 +86,19 @@ class RecordedCalls:
 
 def change_of(action: RecordedAction, *, in_doubt: bool = False) -> tuple[Change, ...]:
     """The change that a call to another system is."""
-    began = action.began
-    assert isinstance(began, e.ActionBegan)
     if not is_outside(action):
         return ()
+    key = action.as_tool.call_key
     data = {"action": action.id, "in_doubt": True} if in_doubt else {"action": action.id}
-    target = Target(RESOURCE, f"{action.name} {began.call_key[:12]}")
-    return (Change(target, ABSENT, Version(f"call:{began.call_key}", data=data)),)
+    target = Target(RESOURCE, f"{action.name} {key[:12]}")
+    return (Change(target, ABSENT, Version(f"call:{key}", data=data)),)
 
 
 def is_outside(action: RecordedAction) -> bool:
     """Whether what it does is in another system."""
-    began = action.began
+    began = action.as_tool
     # What a command does elsewhere is no call: there is nothing to ask, so all that is known is that it ran.
-    return isinstance(began, e.ActionBegan) and began.effect in OUTSIDE and bool(began.call_key)
+    return began.effect in OUTSIDE and bool(began.call_key)
 
 
 def standing(history: History, action: RecordedAction) -> Change | None:

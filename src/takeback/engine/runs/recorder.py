@@ -6,8 +6,7 @@ Whoever makes an action uses this: a call of a function, and the two ends that h
 from __future__ import annotations
 
 import logging
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -16,14 +15,14 @@ from takeback.core import keys
 from takeback.core.entities import RecordedAction, RecordedRun
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
+from takeback.core.policy import Decision
+from takeback.core.rules import Ruling
 from takeback.core.values import plain, said
-from takeback.engine.gate.foresight import why_uncaptured
-from takeback.engine.gate.gate import Gate, Ruling
-from takeback.engine.locks.guard import LockGuard, told
-from takeback.engine.rollback.rollback import Rollbacks
+from takeback.engine.gate.wanted import Wanted
+from takeback.engine.locks.guard import told
+from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import (
     CallEvidence,
-    RecordedCalls,
     change_of,
     in_doubt,
     is_gone,
@@ -33,9 +32,7 @@ from takeback.engine.runs.recorded_calls import (
 from takeback.engine.runs.recorded_calls import told as told_of
 from takeback.engine.tracking.recovery import settle_calls
 from takeback.engine.tracking.signs_of_life import Heartbeat
-from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import HandedOver, UsageError
-from takeback.ports.foresight import Survey
 from takeback.resources.calls.resource import Call
 from takeback.system import crash_points
 
@@ -55,60 +52,14 @@ _NEEDS = {
 }
 
 
-class Parts(Protocol):
-    @property
-    def tracker(self) -> Tracker: ...
-    @property
-    def calls(self) -> RecordedCalls: ...
-    @property
-    def gate(self) -> Gate: ...
-    @property
-    def rollbacks(self) -> Rollbacks: ...
-    @property
-    def locks(self) -> LockGuard: ...
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """An action as it is judged and recorded."""
-
-    name: str
-    effect: e.Effect
-    key: str
-    plain: dict[str, Any]
-    """Its arguments as they are kept, `named` by their names where these can be told, `seen` as a log may show."""
-    named: Any
-    seen: Any
-    tool: str
-    intent: str = ""
-    """For a key that was given: what it is given for."""
-    handlers: e.Handlers | None = None
-    step: str = ""
-    parent: str = ""
-    looking: bool = False
-    undeclared: bool = False
-    """Whether nobody has said what it does."""
-    apart: bool = False
-    """Whether another process may end it, so that its beginning is recorded also where it has no effect."""
-    actor: str = ""
-    session: str = ""
-    ref: str = ""
-    process: e.Process | None = None
-    payload: Any = None
-    """What exactly a human is asked to allow: the arguments without those that do not matter."""
-    paths: tuple[str, ...] = ()
-    """Those that it is known to write, besides what its arguments say."""
-    survey: Survey = Survey()
-    uncaptured: str = ""
-    """Why it cannot be taken back as a whole, by the paths that it names."""
-
-
 class Recorder:
     """Records the actions of one run."""
 
-    def __init__(self, run: RecordedRun, parts: Parts, beat: Heartbeat | None = None) -> None:
+    def __init__(self, run: RecordedRun, parts: RunParts, beat: Heartbeat | None = None) -> None:
         self.run = run
         self.calls = parts.calls
         self.gate = parts.gate
+        self._judging = parts.judging
         self._tracker = parts.tracker
         self._ledger = parts.tracker.ledger
         self._rollbacks = parts.rollbacks
@@ -122,45 +73,29 @@ class Recorder:
     # Before
 
     def foreseen(self, wanted: Wanted) -> Wanted:
-        """The same with the effect that it has: a command among its arguments may do more than its tool declares.
+        """Return the same with what it would do: a command among its arguments may do more than its tool declares.
 
         What it names outside the workspace has to be looked at before and after, whoever looks around it.
         """
-        effect = self.gate.effect(wanted.effect, wanted.named)
-        if effect not in (e.Effect.RESTORABLE, e.Effect.UNKNOWN, e.Effect.IRREVERSIBLE):
-            return wanted if effect is wanted.effect else msgspec.structs.replace(wanted, effect=effect)
-        survey = self.gate.outside(wanted.named, wanted.paths)
-        looking = wanted.looking or bool(survey.places)
-        uncaptured = why_uncaptured(survey)
-        if uncaptured:
-            effect = e.Effect.IRREVERSIBLE
-        return msgspec.structs.replace(
-            wanted, effect=effect, survey=survey, looking=looking, uncaptured=uncaptured
-        )
+        found = self._judging.foresee(wanted)
+        looking = wanted.looking or bool(found.survey.places)
+        return msgspec.structs.replace(wanted, effect=found.effect, foreseen=found, looking=looking)
 
     def keep_off(self, wanted: Wanted) -> None:
-        """Raise where a call says that it writes what others have locked; or say so, by the settings.
+        """Raise where a call says that it writes what others have locked; or say so, by the settings."""
+        decision = self.locked(wanted)
+        if decision.do is Ruling.DENY:
+            self.gate.refuse(self.run.id, wanted, decision)
+        if decision.why:
+            _log.warning("%s: %s", wanted.name, decision.why)
 
-        Calls are frequent, so nobody is asked about locks where no path is named.
-        """
-        if wanted.effect is e.Effect.NONE or not self.gate.touches(wanted.named, wanted.paths):
-            return
-        ruling = self.locked(wanted)
-        if ruling.do == "deny":
-            self.gate.refuse(self.run.id, wanted.name, wanted.effect, wanted.seen, ruling)
-        if ruling.why:
-            _log.warning("%s: %s", wanted.name, ruling.why)
-
-    def locked(self, wanted: Wanted) -> Ruling:
-        """What the locks of others say of it: not to be begun, or begun with a warning as the reason."""
-        if wanted.effect is e.Effect.NONE:
-            return Ruling()
-        touched = partial(self.gate.touches, wanted.named, wanted.paths)
-        found = self._locks.before(touched, run=self.run.id)
+    def locked(self, wanted: Wanted) -> Decision:
+        """Return what the locks of others say of it: not to be begun, or begun with a warning as the reason."""
+        found = self._locks.before(wanted.foreseen.touched, run=self.run.id)
         if not found:
-            return Ruling()
-        how = self._locks.how(found)
-        return Ruling("deny" if self._locks.refuses else "allow", "locks.on-foreign", told(found), how)
+            return Decision()
+        do = Ruling.DENY if self._locks.refuses else Ruling.ALLOW
+        return Decision(do, "locks.on-foreign", told(found), self._locks.how(found))
 
     def completed(
         self, wanted: Wanted, *, replayed: bool = False, at_work: bool = False
@@ -211,7 +146,7 @@ class Recorder:
 
     def _same(self, action: RecordedAction, wanted: Wanted) -> RecordedAction:
         """This recorded action, if it is the one that is wanted: a key that was given says too little by itself."""
-        recorded = getattr(action.began, "intent", "")
+        recorded = action.as_tool.intent
         if recorded and wanted.intent and recorded != wanted.intent:
             raise UsageError(
                 f"the key {wanted.key!r} is that of {action.name} with other arguments ({action.id}); "
@@ -251,6 +186,7 @@ class Recorder:
             if passed:
                 self._ledger.append(passed, run.id)
             return call, ""
+        survey = wanted.foreseen.survey
         with self.calls.keeping(wanted.plain, wanted.seen) as kept:
             began = e.ActionBegan(
                 wanted.name,
@@ -268,8 +204,8 @@ class Recorder:
                 call_key=key,
                 tool=wanted.tool,
                 intent=wanted.intent,
-                outside=wanted.survey.places,
-                uncaptured=(*wanted.survey.missed, *wanted.survey.stated),
+                outside=survey.places,
+                uncaptured=(*survey.missed, *survey.stated),
             )
             crash_points.reach(BEFORE_RECORD)
             id = self._tracker.begin(began, stream=run.id, before=passed, looking=wanted.looking)
@@ -341,7 +277,7 @@ class Recorder:
             return
         action = self._ledger.history.actions[id]
         changes = change_of(action, in_doubt=in_doubt) if happened else ()
-        if wanted is None or bool(getattr(action.began, "marks", ())):
+        if wanted is None or bool(action.began.marks):
             self._tracker.end(id, outcome, why=why, changes=changes, result=result, full=full, unsure=unsure)
             (self._beat.remove if self._beat else self._tracker.life.end)(id)
         else:

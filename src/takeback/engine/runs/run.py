@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
+import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
@@ -16,94 +16,65 @@ from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.entities import Checkpoint
 from takeback.core.entities import RecordedRun as Recorded
-from takeback.core.events import Process, RunBegan
 from takeback.core.lifecycle import Life
 from takeback.core.memory import is_whole, keys_of, spliced
 from takeback.core.redact import redact
-from takeback.core.rollback import OnConflict, Verdict
+from takeback.core.rollback import Verdict
 from takeback.core.values import said
-from takeback.engine.gate.gate import Gate
-from takeback.engine.locks.guard import LockGuard
-from takeback.engine.locks.leases import Leases
-from takeback.engine.locks.run_lock import Locking
-from takeback.engine.outbox.defer import Deferring
+from takeback.engine.locks.leases import TTL_S
+from takeback.engine.locks.run_lock import RunLock
+from takeback.engine.outbox.defer import TIMEOUT_S, TRIES, defer, handler_of, refuse_no_number
 from takeback.engine.rollback.report import RollbackReport
-from takeback.engine.rollback.rollback import Rollbacks
-from takeback.engine.runs import declare
 from takeback.engine.runs.actions import Actions
 from takeback.engine.runs.actions import ActionScope as Standing
 from takeback.engine.runs.buffered import Buffered
 from takeback.engine.runs.call import Caller
-from takeback.engine.runs.checks import choice_of, position_of, text_of
+from takeback.engine.runs.checks import choice_of, position_of, seconds_of, text_of
 from takeback.engine.runs.database import Database
 from takeback.engine.runs.declare import Function
-from takeback.engine.runs.in_flight import AlsoAsync, AtWork
+from takeback.engine.runs.in_flight import AlsoAsync
 from takeback.engine.runs.memory import DictHandle, RunMemory
-from takeback.engine.runs.recorded_calls import RecordedCalls, is_taken_back, undone_since
+from takeback.engine.runs.parts import Options, RunParts
+from takeback.engine.runs.recorded_calls import is_taken_back, undone_since
 from takeback.engine.runs.recorder import Recorder
-from takeback.engine.runs.step import Step, innermost, releasing, take_back
-from takeback.engine.runs.workflow_file import KeptFile
+from takeback.engine.runs.step import RunContext, Step, releasing, take_back
 from takeback.engine.tracking.recovery import end_taken_back, settle_calls
-from takeback.engine.tracking.signs_of_life import Heartbeat
-from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import ConflictError, HandedOver, InvariantBroken, LeaseLost, RollbackIncomplete, RunBusy
-from takeback.ports.databases import Databases
-from takeback.system import processes
 
-BEAT_S = 1.0
 POLL_S = 0.05
 
 
-class RunParts(msgspec.Struct, frozen=True):
-    """What a run is made of."""
-
-    tracker: Tracker
-    rollbacks: Rollbacks
-    calls: RecordedCalls
-    gate: Gate
-    recover: Callable[[], None]
-    file: KeptFile
-    databases: Databases
-    deliver: Callable[[str], object]
-    leases: Leases
-    locks: LockGuard
-
-
-class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
+class Run(Actions, AlsoAsync["Run"]):
     """One attempt. At the end of its block it is committed; an exception takes it all back and goes on."""
 
     buffered = Buffered
     """A model's output as input, whole and valid or not at all: `with run.buffered(Report) as out:`."""
 
-    _parts: RunParts
-
     def __init__(self, parts: RunParts, options: Options) -> None:
-        self.options = options
-        self.id = ""
+        super().__init__(parts)
         self.report: RollbackReport | None = None
         """What was taken back when the run failed."""
-        self._parts = parts
+        self.options = options
+        self._context = RunContext(parts, options)
         self._tracker = parts.tracker
         self._ledger = parts.tracker.ledger
-        self._body = ""
-        self._replayed = False
         self._replica: dict[str, Any] = {}
         self._names: Counter[str] = Counter()
-        self._intents: dict[bytes, Iterator[int]] = {}
-        self.at_work = AtWork()
-        self.again: set[Step] = set()
-        """Steps that were done already and whose blocks are being gone through again."""
-        self._beat = Heartbeat(parts.tracker.life, BEAT_S)
+
+    @property
+    def id(self) -> str:
+        """The id of the run; empty before its block."""
+        return self._context.id
 
     # The block
 
     def __enter__(self) -> Run:
-        self.at_work.open()
+        self._context.at_work.open()
         deadline = time.monotonic() + self.options.wait_s
         while not self._begin():
             if time.monotonic() > deadline:
                 raise RunBusy(
-                    f"the run with the key {self.options.key!r} goes on in another process; nothing was begun",
+                    f"the run with the key {self.options.began.key!r} goes on in another process; nothing was begun",
                     hint="wait for it, or use another key",
                 )
             time.sleep(POLL_S)
@@ -113,23 +84,23 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self.at_work.refuse_forked()
-        elif self.at_work.is_forked():
+            self._context.at_work.refuse_forked()
+        elif self._context.at_work.is_forked():
             return  # it is the other process's, and goes on there
-        in_time = self.at_work.close(f"run {self.id} has ended", self.options.wait_s)
-        self._beat.show(last=True)
+        in_time = self._context.at_work.close(f"run {self.id} has ended", self.options.wait_s)
+        self._context.beat.show(last=True)
         try:
-            if self._replayed:
+            if self._context.replayed:
                 return
             if not in_time:
                 raise self._out_of_time() from error
             if error is None:
                 try:
-                    self._check_invariants()
+                    self._context.check_invariants()
                     self._settle_calls()
                     released = releasing(self._ledger.refresh(), self.id)
                     ended: list[e.Event] = [e.RunEnded(e.Outcome.DONE), *released]
-                    self._tracker.end(self._body, e.Outcome.DONE, after=ended)
+                    self._tracker.end(self._context.body, e.Outcome.DONE, after=ended)
                 except BaseException as late:
                     self._fail(late)
                     raise
@@ -139,10 +110,10 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
             else:
                 self._fail(error)
         finally:
-            self._beat.stop()
-            if self._body and self._ledger.history.actions[self._body].life is not Life.OPEN:
-                self._beat.remove(self._body)
-            elif self._body and in_time:
+            self._context.beat.stop()
+            if self._context.body and self._ledger.history.actions[self._context.body].life is not Life.OPEN:
+                self._context.beat.remove(self._context.body)
+            elif self._context.body and in_time:
                 self._give_up()
 
     def _give_up(self) -> None:
@@ -176,7 +147,7 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
 
     def _earlier(self) -> Recorded | None:
         history = self._ledger.history
-        found = history.keyed_runs.get(self.options.key, ()) if self.options.key else ()
+        found = history.keyed_runs.get(self.options.began.key, ()) if self.options.began.key else ()
         return history.runs[found[-1]] if found else None
 
     def _replay(self, earlier: Recorded) -> None:
@@ -186,48 +157,35 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
                 "so there is nothing to give back and nothing to begin with",
                 hint=f"take back the rest with `takeback undo {earlier.id}`, or use another key",
             )
-        self.id, self._replayed = earlier.id, True
+        self._context.id, self._context.replayed = earlier.id, True
         self._replica = dict(self._ledger.history.memory[self.id])
 
     def _start(self, generation: int) -> None:
-        o = self.options
-        began = o.began(generation=generation)
+        began = msgspec.structs.replace(self.options.began, generation=generation)
         with self._parts.file.begun(generation):
-            self._body = self._tracker.begin(self._as_body(), before=[began])
-        self.id = self._ledger.history.actions[self._body].stream
-        self._beat.add(self._body)
+            self._context.body = self._tracker.begin(self._as_body(), before=[began])
+        self._context.id = self._ledger.history.actions[self._context.body].stream
+        self._context.beat.add(self._context.body)
 
     def _start_again(self, earlier: Recorded) -> None:
-        self.id = earlier.id
-        self._parts.gate.go_on(self._ledger.history.actions[id] for id in earlier.actions)
+        self._context.id = earlier.id
+        self._parts.judging.go_on(self._ledger.history.actions[id] for id in earlier.actions)
         stopped = [
             e.StepEnded(step.id, e.Outcome.STOPPED, "interrupted")
             for step in earlier.steps.values()
             if step.life is Life.OPEN
         ]
-        before: list[e.Event] = [e.RunResumed(self.options.actor), *stopped]
+        before: list[e.Event] = [e.RunResumed(self.options.began.actor), *stopped]
         body = self._as_body()
         with self._parts.file.begun(earlier.began.generation):
-            self._body = self._tracker.begin(body, stream=self.id, before=before)
-        self._beat.add(self._body)
+            self._context.body = self._tracker.begin(body, stream=self.id, before=before)
+        self._context.beat.add(self._context.body)
         take_back(self._parts.rollbacks, self._ledger.history, self.id)
 
     def _as_body(self) -> e.ActionBegan:
         """What the run does outside of its steps. It is open all the time, and so is what it keeps in view."""
-        return msgspec.structs.replace(self._as_action(self.options.name), outside=self.options.roots)
-
-    def _as_action(self, name: str, parent: str = "") -> e.ActionBegan:
-        """The body of a run or of a step, as the action that it is."""
-        o = self.options
-        return e.ActionBegan(
-            name,
-            e.Effect.RESTORABLE,
-            actor=o.actor,
-            session=o.session,
-            parent=parent or o.parent,
-            ref=o.ref,
-            process=processes.this_process(),
-        )
+        body = self._context.as_action(self.options.began.name)
+        return msgspec.structs.replace(body, outside=self.options.roots)
 
     def _fail(self, error: BaseException) -> None:
         """End badly: hand over, or take everything back."""
@@ -235,10 +193,10 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
         self._settle_calls()
         if isinstance(error, (HandedOver, LeaseLost)):
             # Without its lock it must not write, so nothing is taken back either: that is for a human.
-            self._tracker.end(self._body, e.Outcome.STOPPED, after=[e.RunHandedOver(error.message)])
+            self._tracker.end(self._context.body, e.Outcome.STOPPED, after=[e.RunHandedOver(error.message)])
             self._parts.file.end("blocked", "it waits for a human")
             return
-        self._tracker.end(self._body, e.Outcome.FAILED, why=why)
+        self._tracker.end(self._context.body, e.Outcome.FAILED, why=why)
         try:
             self.report = self._parts.rollbacks.of_run(self.id, on_conflict=self.options.on_conflict)
         except ConflictError as stopped:
@@ -262,7 +220,7 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
 
     def _out_of_time(self) -> RunBusy:
         why = f"calls of run {self.id} are still at work, so it was neither committed nor taken back"
-        self._tracker.end(self._body, e.Outcome.STOPPED, why=why, after=[e.RunHandedOver(why)])
+        self._tracker.end(self._context.body, e.Outcome.STOPPED, why=why, after=[e.RunHandedOver(why)])
         self._parts.file.end("blocked", "calls of it were still at work")
         return RunBusy(why, hint=f"when they have ended: takeback undo {self.id}")
 
@@ -271,12 +229,12 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
     def step(self, name: str, *, retries: int = 0) -> Step:
         """A step of the plan: `with run.step("edit"):`. Its `done` says that an earlier attempt completed it."""
         name = text_of("the name of a step", name)
-        above = innermost(self)
+        above = self._context.step
         path = redact(f"{above.path}/{name}" if above else name)
         self._names[path] += 1
         if self._names[path] > 1:
             path = f"{path}#{self._names[path]}"
-        return Step(self, path, above, retries)
+        return Step(self._context, path, above, retries)
 
     def steps(self, names: Iterable[str], *, retries: int = 0) -> Iterator[Step]:
         """Those of these steps that no earlier attempt completed, each as a block of its own.
@@ -294,33 +252,76 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
         `effect` declares what the function does, where it does not say so itself. A coroutine function gives an
         awaitable.
         """
-        self.at_work.refuse_forked()
+        self._context.at_work.refuse_forked()
         key, effect = text_of("the key of a call", key), text_of("the effect of a call", effect)
-        return self._caller(function, key, effect).make(args, kwargs)
+        return Caller(function, self._context, key=key, effect=effect).make(args, kwargs)
 
     def database(self, place: str) -> Database:
         """A database, as a block: `with run.database("app.db") as db:`. It commits with the step, or not at all."""
-        return Database(self, self._parts.databases, text_of("the place of the database", place))
+        return Database(self._context, text_of("the place of the database", place))
+
+    def lock(self, name: str | os.PathLike[str], *, ttl_s: float = TTL_S, wait_s: float = 0.0) -> RunLock:
+        """Work on something alone: `with run.lock("src/billing", wait_s=60):`.
+
+        `name` is a path from the top of the workspace, with all that is below it, or any other name. The lock lasts
+        while the block does, and at most `ttl_s` longer than this process gives a sign of life. Without `wait_s`
+        LeaseHeld is raised at once where another agent has it.
+        """
+        seconds_of("ttl_s", ttl_s)
+        seconds_of("wait_s", wait_s)
+        return RunLock(self._context, self._parts.leases.name(name), ttl_s, wait_s)
+
+    def defer(
+        self,
+        handler: str | Function,
+        /,
+        *args: Any,
+        key: str = "",
+        order: str = "",
+        release: str = "run",
+        timeout_s: float = TIMEOUT_S,
+        tries: int = TRIES,
+        **kwargs: Any,
+    ) -> str:
+        """Have something sent once the run has committed; returns the id of the intent.
+
+        `handler` is "http", "webhook", "email" or "command", or a function that can be imported. The same key in a
+        run is one intent. Intents with the same `order` are delivered one after the other. With `release="step"`
+        it leaves when the step has committed, and cannot be held back by the run any more.
+        """
+        self._context.at_work.refuse_closed()
+        key, order = text_of("the key of an intent", key), text_of("the ordering key", order)
+        seconds_of("timeout_s", timeout_s)
+        refuse_no_number(tries)
+        return defer(
+            self._context,
+            handler_of(handler, args, kwargs),
+            key=key,
+            order=order,
+            release=release,
+            timeout_s=timeout_s,
+            tries=tries,
+        )
 
     @property
     def memory(self) -> DictHandle:
         """Values that are kept with the run, and taken back with it."""
-        if self._replayed:
+        if self._context.replayed:
             return DictHandle(RunMemory(self.id, lambda: self._replica, self._pretend))
         return DictHandle(RunMemory(self.id, lambda: self._ledger.refresh().memory[self.id], self._remember))
 
     def checkpoint(self, message: str = "") -> Checkpoint:
         """Take a checkpoint, to come back to with `rollback(to=...)`."""
-        self.at_work.refuse_forked()
-        id = self._tracker.save(message, self.options.actor)
+        self._context.at_work.refuse_forked()
+        id = self._tracker.save(message, self.options.began.actor)
         return self._ledger.history.checkpoints[id]
 
     def rollback(self, to: Any, *, preview: bool = False, on_conflict: str = "") -> RollbackReport:
         """Take back what this run did since a checkpoint, or from a step or an action on; then go on."""
-        self.at_work.refuse_closed()
+        self._context.at_work.refuse_closed()
         choice = choice_of(on_conflict) if on_conflict else self.options.on_conflict
         position = position_of(self._ledger.refresh(), self.id, to)
-        with nullcontext() if preview else self.at_work.alone():
+        with nullcontext() if preview else self._context.at_work.alone():
             report = self._parts.rollbacks.of_run(self.id, position, preview=preview, on_conflict=choice)
         if report.verdict is Verdict.PARTIAL and not preview:
             raise RollbackIncomplete(str(report), hint="the report names what remains", report=report)
@@ -337,57 +338,18 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
             reason, hint=f"`takeback handover take {self.id}`, then `return`; then run this again"
         )
 
-    def _check_invariants(self) -> None:
-        self._ledger.refuse_lost(self._ledger.fenced(self.id))
-        for invariant in self.options.invariants:
-            self.require(
-                invariant() is not False, f"{getattr(invariant, '__name__', invariant)} does not hold"
-            )
-
-    def _caller(self, function: Function, key: str, effect: str) -> Caller:
-        step = innermost(self)
-        return Caller(
-            function,
-            run=self._ledger.history.runs[self.id],
-            parts=self._parts,
-            place=step.path if step else "",
-            nth=self._nth,
-            key=key,
-            effect=effect,
-            parent=self._innermost(),
-            step=step.id if step else "",
-            looking=self.options.checkpoint == "action",
-            retries=step.retries if step else 0,
-            replayed=self._replayed,
-            beat=self._beat,
-            at_work=self.at_work,
-        )
-
     def _recorder(self) -> Recorder:
-        return Recorder(self._ledger.refresh().runs[self.id], self._parts, self._beat)
+        return Recorder(self._ledger.refresh().runs[self.id], self._parts, self._context.beat)
 
     def _place(self) -> Standing:
-        self.at_work.refuse_closed()
-        step = innermost(self)
-        return Standing(step.id if step else "", self._innermost(), replayed=self._replayed)
-
-    def _nth(self, intent: bytes) -> int:
-        """How often this was wanted so far. One step for the interpreter, so threads do not get the same."""
-        return next(self._intents.setdefault(intent, itertools.count(1)))
-
-    def _innermost(self) -> str:
-        """The action of this run that is at work here: a call, the body of a step, or of the run."""
-        if (here := declare.current.get()) and here[1] in self._ledger.history.runs[self.id].actions:
-            return here[1]
-        step = innermost(self)
-        while step and not step.body:
-            step = step.above
-        return step.body if step else self._body
+        self._context.at_work.refuse_closed()
+        step = self._context.step
+        return Standing(step.id if step else "", self._context.action, replayed=self._context.replayed)
 
     def _remember(self, changes: tuple[Change, ...]) -> None:
-        self.at_work.refuse_closed()
-        self._ledger.append([e.ChangesSeen(self._innermost(), changes)], self.id)
-        if (step := innermost(self)) and step.done:
+        self._context.at_work.refuse_closed()
+        self._ledger.append([e.ChangesSeen(self._context.action, changes)], self.id)
+        if (step := self._context.step) and step.done:
             step.warn_again(f"{'/'.join(keys_of(change.target.name))} in memory" for change in changes)
 
     def _pretend(self, changes: tuple[Change, ...]) -> None:
@@ -398,47 +360,3 @@ class Run(Actions, Deferring, Locking, AlsoAsync["Run"]):
                 whole = is_whole(change.after)
                 made = change.after.data if whole else spliced(current, change.after.data)
                 self._replica[change.target.name] = made
-
-
-class Options(msgspec.Struct, frozen=True):
-    """How a run is to go."""
-
-    name: str
-    key: str = ""
-    checkpoint: str = "step"
-    on_conflict: OnConflict = OnConflict.KEEP
-    invariants: tuple[Callable[[], object], ...] = ()
-    actor: str = ""
-    session: str = ""
-    parent: str = ""
-    ref: str = ""
-    command: tuple[str, ...] = ()
-    folder: str = ""
-    autopilot: bool = False
-    wait_s: float = 60.0
-    deliver: bool = False
-    """Whether the run delivers by itself what it deferred, once it has committed."""
-    steps: tuple[str, ...] = ()
-    """What is to be kept in a workflow file, for a restart by something that knows no more than that."""
-
-    roots: tuple[str, ...] = ()
-    """Places outside the workspace that are looked at as long as the run is at work."""
-
-    def began(
-        self, *, generation: int = 1, detached: bool = False, process: Process | None = None
-    ) -> RunBegan:
-        """The event with which such a run begins."""
-        return RunBegan(
-            self.name,
-            self.key,
-            self.actor,
-            self.session,
-            self.parent,
-            self.ref,
-            generation,
-            self.command,
-            self.autopilot,
-            self.folder,
-            detached=detached,
-            process=process,
-        )

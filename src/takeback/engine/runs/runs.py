@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,102 +12,65 @@ from takeback.core.entities import Approval, RecordedAction
 from takeback.core.entities import RecordedRun as Recorded
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.redact import redact
 from takeback.core.values import plain
 from takeback.engine.gate import gate
-from takeback.engine.gate.gate import Approve, Gate, Judge
-from takeback.engine.locks.guard import LockGuard
-from takeback.engine.locks.leases import Leases
-from takeback.engine.rollback.rollback import Rollbacks
+from takeback.engine.gate.gate import Approve, Gate
 from takeback.engine.runs.actions import ActionScope
-from takeback.engine.runs.checks import choice_of, seconds_of, text_of
+from takeback.engine.runs.checks import seconds_of
 from takeback.engine.runs.declare import refuse_idle
-from takeback.engine.runs.recorded_calls import RecordedCalls, in_doubt, told
-from takeback.engine.runs.run import Options, Run, RunParts
+from takeback.engine.runs.parts import Options, RunParts, SharedParts
+from takeback.engine.runs.recorded_calls import in_doubt, told
+from takeback.engine.runs.run import Run
 from takeback.engine.runs.session import Session, attached, joined, leader
 from takeback.engine.runs.workflow_file import KeptFile
-from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import RefusedError, UsageError
-from takeback.ports.clock import Clock
-from takeback.ports.databases import Databases
-
-CHECKPOINTS = ("action", "step", "run")
 
 
 class Runs:
     """The runs of one workspace."""
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        rollbacks: Rollbacks,
-        calls: RecordedCalls,
-        clock: Clock,
-        recover: Callable[[], None],
-        judges: Callable[[Sequence[str]], Judge],
-        root: Path,
-        databases: Databases,
-        deliver: Callable[[str], object],
-        leases: Leases,
-        locks: LockGuard,
-    ) -> None:
-        self._tracker = tracker
-        self._ledger = tracker.ledger
-        self._rollbacks = rollbacks
-        self._calls = calls
-        self._clock = clock
-        self._recover = recover
-        self._judges = judges
-        self._root = root
-        self._databases = databases
-        self._deliver = deliver
-        self._leases = leases
-        self._locks = locks
+    def __init__(self, shared: SharedParts) -> None:
+        self._shared = shared
+        self._tracker = shared.tracker
+        self._ledger = shared.tracker.ledger
+        self._calls = shared.calls
+        self._clock = shared.clock
+        self._recover = shared.recover
 
     def run(self, options: Options, *, approve: Approve | None, approval_wait_s: float) -> Run:
-        if options.checkpoint not in CHECKPOINTS:
-            raise UsageError(
-                f"{options.checkpoint!r} is no checkpoint granularity", hint="one of action, step, run"
-            )
+        options = options.checked()
         seconds_of("approval_wait_s", approval_wait_s)
-        o = options = msgspec.structs.replace(options, name=redact(options.name))
-        return Run(self._parts(o, approve, approval_wait_s), o)
+        return Run(self._parts(options, approve, approval_wait_s), options)
 
-    def _parts(self, o: Options, approve: Approve | None = None, approval_wait_s: float = 3600.0) -> RunParts:
+    def _parts(
+        self, options: Options, approve: Approve | None = None, approval_wait_s: float = 3600.0
+    ) -> RunParts:
         refuse_idle("function", approve=approve)
-        door = Gate(
+        began, judging = options.began, self._shared.judges(options.roots)
+        gate_of_run = Gate(
             self._ledger,
             self._tracker.lock,
             self._clock,
-            self._judges(o.roots),
-            autopilot=o.autopilot,
+            judging,
+            autopilot=began.autopilot,
             approve=approve,
             wait_s=approval_wait_s,
         )
-        file = KeptFile(self._root, o.name, o.key, o.steps, o.actor)
-        return RunParts(
-            self._tracker,
-            self._rollbacks,
-            self._calls,
-            door,
-            self._recover,
-            file,
-            self._databases,
-            self._deliver,
-            self._leases,
-            self._locks,
-        )
+        file = KeptFile(self._shared.root, began.name, began.key, options.steps, began.actor)
+        shared = msgspec.structs.asdict(self._shared)
+        return RunParts(**shared, judging=judging, gate=gate_of_run, file=file)
 
     # Runs that are not the work of one process
 
     def session(self, options: Options, *, pid: int, approve: Approve | None) -> Session:
         """The open session with this key, or a new one."""
         self._recover()
-        o = msgspec.structs.replace(options, name=redact(options.name))
-        lead = leader(pid)
-        began = o.began(detached=True, process=lead)
-        place = ActionScope(parent=self._there(o.parent), actor=o.actor, session=o.session, process=lead)
-        return joined(self._parts(o, approve), began, place)
+        options = options.checked()
+        began = msgspec.structs.replace(options.began, detached=True, process=leader(pid))
+        place = ActionScope(
+            parent=self._there(began.parent), actor=began.actor, session=began.session, process=began.process
+        )
+        return joined(self._parts(options, approve), began, place)
 
     def attach(self, id: str, *, actor: str, parent: str) -> Session:
         """An open run of whatever process, to begin and end actions in it from here."""
@@ -117,8 +79,8 @@ class Runs:
         place = ActionScope(
             parent=self._there(parent), actor=actor, session=run.began.session, process=run.began.process
         )
-        options = Options(run.began.name, actor=actor, autopilot=run.began.autopilot)
-        return attached(self._parts(options), run, place)
+        began = e.RunBegan(run.began.name, actor=actor, autopilot=run.began.autopilot)
+        return attached(self._parts(Options(began)), run, place)
 
     def _there(self, action: str) -> str:
         return action if action in self._ledger.history.actions else ""
@@ -132,7 +94,8 @@ class Runs:
             if run.life is Life.OPEN and run.began.detached:
                 # Nothing tells for certain that a call is over. Whoever asks for this says so; an agent that goes
                 # on all the same begins another run.
-                Session(self._parts(Options(run.began.name)), id, ActionScope()).end(error="it was left open")
+                parts = self._parts(Options(e.RunBegan(run.began.name)))
+                Session(parts, id, ActionScope()).end(error="it was left open")
                 return []
             if run.life not in (Life.INTERRUPTED, Life.HANDED_OVER):
                 raise UsageError(f"run {id} is {run.life}, so there is nothing to resume")
@@ -235,14 +198,3 @@ class Runs:
         if run is None:
             raise UsageError(f"there is no run {id}", hint="`takeback log` lists what there is")
         return run
-
-
-def options_of(
-    name: str, *, on_conflict: str, invariants: Sequence[Callable[[], object]], **others: Any
-) -> Options:
-    name = text_of("the name of the run", name)
-    others["key"] = text_of("the key of the run", others.get("key", ""))
-    for invariant in invariants:
-        refuse_idle("of the run", invariant=invariant)
-    seconds_of("wait_s", others.get("wait_s", 0))
-    return Options(name, on_conflict=choice_of(on_conflict), invariants=tuple(invariants), **others)

@@ -15,7 +15,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.redact import redact
 from takeback.core.values import said
 from takeback.engine.runs.actions import Actions, ActionScope
-from takeback.engine.runs.recorder import Parts
+from takeback.engine.runs.parts import RunParts
 from takeback.engine.tracking.recovery import settle_one
 from takeback.errors import HandedOver, UsageError
 from takeback.system import processes
@@ -24,10 +24,15 @@ from takeback.system import processes
 class Session(Actions):
     """An open run, held from any process: for the actions that are begun and ended there."""
 
-    def __init__(self, parts: Parts, id: str, place: ActionScope) -> None:
-        self.id = id
-        self._parts = parts
+    def __init__(self, parts: RunParts, id: str, place: ActionScope) -> None:
+        super().__init__(parts)
+        self._id = id
         self._standing = place
+
+    @property
+    def id(self) -> str:
+        """The id of its run."""
+        return self._id
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -89,7 +94,7 @@ def _ends_of_steps(run: Recorded) -> list[e.Event]:
     return [e.StepEnded(step.id, e.Outcome.DONE) for step in run.steps.values() if step.life is Life.OPEN]
 
 
-def joined(parts: Parts, began: e.RunBegan, place: ActionScope) -> Session:
+def joined(parts: RunParts, began: e.RunBegan, place: ActionScope) -> Session:
     """The open session with the key of this one, or this one. Under the lock: two hooks may be the first."""
     tracker = parts.tracker
     with tracker.lock.held():
@@ -113,14 +118,14 @@ def joined(parts: Parts, began: e.RunBegan, place: ActionScope) -> Session:
         return Session(parts, record.id, place)
 
 
-def attached(parts: Parts, run: Recorded, place: ActionScope) -> Session:
+def attached(parts: RunParts, run: Recorded, place: ActionScope) -> Session:
     """An open run, from here. What is begun here is inside of what its program is doing, if it has one."""
     if run.life is not Life.OPEN:
         raise UsageError(
             f"run {run.id} is {run.life}, so nothing can be begun or ended in it", hint="begin another run"
         )
     history = parts.tracker.ledger.history
-    parts.gate.go_on(history.actions[id] for id in run.actions)
+    parts.judging.go_on(history.actions[id] for id in run.actions)
     if not run.began.detached:
         inside = (a for id in reversed(run.actions) if _is_body(a := history.actions[id]))
         place = ActionScope(parent=next((action.id for action in inside), ""), actor=place.actor)
@@ -133,7 +138,7 @@ def _is_body(action: RecordedAction) -> bool:
     return action.life is Life.OPEN and isinstance(began, e.ActionBegan) and not began.key and not began.step
 
 
-def settle_open(parts: Parts, run: Recorded) -> list[str]:
+def settle_open(parts: RunParts, run: Recorded) -> list[str]:
     """Judge the actions of a session that nobody is going to end, by looking; says what was found."""
     tracker, why = parts.tracker, "its end was never told"
     found = [tracker.ledger.history.actions[id] for id in reversed(run.actions)]

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
 from takeback.core.values import plain, shortened, view
 from takeback.errors import CorruptionError
-
-
-class Store(Protocol):
-    def put(self, data: bytes, *, packed: bool = True) -> bytes: ...
-    def get(self, name: bytes) -> bytes: ...
-    def sync(self) -> None: ...
-
-
-class Lock(Protocol):
-    def held(self) -> AbstractContextManager[None]: ...
+from takeback.ports.content import BlobStore
+from takeback.ports.lock import Lock
 
 
 class KeptValue(msgspec.Struct, frozen=True):
@@ -32,7 +24,7 @@ class KeptValue(msgspec.Struct, frozen=True):
 class ValueStore:
     """Keeps values and gives them back."""
 
-    def __init__(self, store: Store, lock: Lock) -> None:
+    def __init__(self, store: BlobStore, lock: Lock) -> None:
         self._store = store
         self._lock = lock
 

@@ -1,9 +1,13 @@
-"""Running somebody's command under our eyes without getting in its way."""
+"""Running a command, or a block of code, as one action: under our eyes, without getting in its way.
+
+judge → survey → rules → locks of others → begin → run, with signs of life → end → take back, if that is wanted
+"""
 
 from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,10 +18,34 @@ from types import FrameType
 
 import msgspec
 
-from takeback.core.events import Process
-from takeback.errors import BackendError
+from takeback.core import selection
+from takeback.core.codec import written as recordable
+from takeback.core.entities import RecordedAction
+from takeback.core.events import Effect, Outcome, Process
+from takeback.core.history import History
+from takeback.core.policy import Decision, Foreseen, judge_typed
+from takeback.core.redact import redact
+from takeback.core.rules import Rules, Ruling
+from takeback.engine.gate.foresight import (
+    Foresight,
+    Typed,
+    foreseen,
+    reached,
+    refuse_by_rule,
+    refuse_on_autopilot,
+    why_irreversible,
+    written,
+)
+from takeback.engine.locks.guard import LockGuard, Trespass, told
+from takeback.engine.rollback.report import RollbackReport
+from takeback.engine.tracking.parts import CommandParts
+from takeback.engine.tracking.signs_of_life import Heartbeat
+from takeback.engine.tracking.tracker import Tracker
+from takeback.errors import BackendError, RefusedError, RunBusy, TakebackError
+from takeback.ports.foresight import Reached, Survey
 from takeback.system.processes import VARIABLE, adopting
 
+NAME_MAX = 200
 LIFE_S = 1.0
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -30,6 +58,282 @@ class Child(msgspec.Struct):
     started: bool = True
     left: tuple[Process, ...] = ()
     """What it started and left behind."""
+
+
+class GuardedRows(msgspec.Struct, frozen=True):
+    """What a command that writes to a PostgreSQL server would do to databases under guard."""
+
+    name: str = ""
+    """The guarded database whose rows it changes; empty where it is unknown which database is meant."""
+    whole: bool = False
+    """Whether each table of it is under guard."""
+    among: tuple[str, ...] = ()
+    """Where it is unknown: the guarded databases."""
+
+
+class CommandPlan(msgspec.Struct, frozen=True):
+    """A command that is about to run as an action, and what is known of it before."""
+
+    command: str | tuple[str, ...]
+    typed: Typed
+    survey: Survey
+    written: tuple[Reached, ...] = ()
+    """The paths that it says it writes."""
+    irreversible: str = ""
+    """Why it cannot be taken back by what it says; rows of a guarded database come back all the same."""
+    by_hand: str = ""
+    """How a human could take it back."""
+    guarded: GuardedRows | None = None
+    is_allowed: bool = False
+    """Whether a human has allowed it by its words."""
+
+    @property
+    def name(self) -> str:
+        return self.typed.name
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """What became of a command that ran as an action."""
+
+    id: str
+    child: Child
+    action: RecordedAction | None = None
+    """Its record; None where what it changed is not recorded yet."""
+    history: History | None = None
+    """What happened until it was over, with what was taken back then."""
+    unrecorded: Exception | None = None
+    """Why it is not recorded yet; the next command settles it."""
+    report: RollbackReport | None = None
+    """What was taken back, because it failed."""
+    busy: RunBusy | None = None
+    """Why nothing could be taken back: something that it started goes on."""
+    missed: tuple[str, ...] = ()
+    """Why a part of it could not be ended in time."""
+    trespasses: tuple[Trespass, ...] = ()
+    """What it changed although others have it locked."""
+    living: tuple[int, ...] = ()
+    """Processes that it started and that still live."""
+
+
+class Commands:
+    """Runs commands and blocks of code as actions of one workspace."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        foresight: Foresight,
+        locks: LockGuard,
+        *,
+        rules: Callable[[], Rules],
+        guarded: Callable[[Sequence[str]], GuardedRows | None],
+        more: Callable[[str], Mapping[str, str]],
+        parent: Callable[[], str],
+        inside: Callable[[], str],
+        ready: Callable[[], None],
+        undo: Callable[[str], RollbackReport],
+    ) -> None:
+        """`guarded` looks for databases under guard, `more` is what an action's command has in its environment.
+
+        `parent` and `inside` are the action inside which this process runs, by its environment or by its lineage.
+        `ready` settles what a crash left and makes room, before a block begins.
+        """
+        self._tracker = tracker
+        self._foresight = foresight
+        self._locks = locks
+        self._rules = rules
+        self._guarded = guarded
+        self._more = more
+        self._parent = parent
+        self._inside = inside
+        self._ready = ready
+        self._undo = undo
+
+    # Before
+
+    def plan(
+        self,
+        command: str | Sequence[str],
+        *,
+        name: str = "",
+        actor: str = "",
+        roots: Sequence[str] = (),
+        autopilot: bool = False,
+    ) -> CommandPlan:
+        """Judge a command and look at what it would touch; at `roots`, folders outside the workspace, as a whole."""
+        words = (command,) if isinstance(command, str) else tuple(command)
+        # Each word by itself first: quotes that join them would split what is quoted inside of one.
+        shown = shlex.join([os.path.basename(words[0]), *map(redact, words[1:])])
+        called = recordable(redact(name or (command if isinstance(command, str) else shown)))[:NAME_MAX]
+        actor = actor or recordable(os.path.basename(words[0]))
+        judged = self._foresight.judge(command)
+        survey = self._foresight.survey(reached(judged), roots)
+        found = foreseen(judged, survey)
+        guarded = self._guarded(words) if found.effect is Effect.IRREVERSIBLE else None
+        return CommandPlan(
+            command if isinstance(command, str) else words,
+            Typed(called, actor, self._parent(), _with_guarded(found, guarded), autopilot=autopilot),
+            msgspec.structs.replace(survey, places=(*roots, *survey.places)),
+            tuple(written(judged)),
+            why_irreversible(judged),
+            judged.main.back if judged.main else "",
+            guarded,
+            self._foresight.is_allowed(command, found),
+        )
+
+    def allow(self, plan: CommandPlan, ask: Callable[[Decision], bool | None] = lambda _: None) -> str:
+        """Refuse what a rule denies or others have locked; return what is locked where that is only said.
+
+        `ask` asks a human about what a rule holds; it returns None where nobody can be asked.
+        """
+        self._keep_to_rules(plan, ask)
+        found = self._locks.before(plan.written, parent=plan.typed.parent)
+        if not found:
+            return ""
+        if self._locks.refuses:
+            raise RefusedError(
+                f"{plan.name} was refused: {told(found)}. It was not started", hint=self._locks.how(found)
+            )
+        return told(found)
+
+    def _keep_to_rules(self, plan: CommandPlan, ask: Callable[[Decision], bool | None]) -> None:
+        typed, ledger = plan.typed, self._tracker.ledger
+        allowed = plan.is_allowed
+        line = plan.command if isinstance(plan.command, str) else " ".join(plan.command)
+        ruling = judge_typed(self._rules(), line, typed.found, allowed=allowed)
+        if ruling.do is Ruling.DENY:
+            refuse_by_rule(ledger, typed, ruling)
+        if ruling.do is Ruling.ASK and typed.autopilot:
+            refuse_by_rule(ledger, typed, ruling, "and on autopilot nobody can be asked")
+        if typed.autopilot and not allowed:
+            refuse_on_autopilot(ledger, typed)
+        if ruling.do is not Ruling.ASK or self._was_asked(typed):
+            return
+        granted = ask(ruling)
+        if not granted:
+            because = "and nobody can be asked here" if granted is None else "and the answer was no"
+            refuse_by_rule(ledger, typed, ruling, because)
+
+    def _was_asked(self, typed: Typed) -> bool:
+        """Whether it runs inside of an agent's call with this very effect, which the gate has asked about."""
+        history = self._tracker.ledger.refresh()
+        outer = history.actions.get(self._inside())
+        if outer is None or not history.runs[outer.stream].began.detached:
+            return False
+        return getattr(outer.began, "effect", None) is typed.found.effect
+
+    # While it runs
+
+    def run(
+        self,
+        plan: CommandPlan,
+        *,
+        every_s: float | None = None,
+        undo: bool = False,
+        spares: Callable[[Process], bool] = lambda _: False,
+    ) -> CommandResult:
+        """Run a command that was allowed. With `every_s` it is cut into parts; with `undo` a failure is taken back.
+
+        `spares` names processes that it started and that are not its own: a daemon that serves everybody.
+        """
+        tracker = self._tracker
+        id = self._begin(plan)
+        parts = CommandParts(tracker, id, every_s) if every_s else None
+        child = run_child(
+            plan.command if not isinstance(plan.command, str) else ("sh", "-c", plan.command),
+            token=tracker.token(id),
+            show_life=parts.show_life if parts else lambda: tracker.life.show(id),
+            more=self._more(id),
+            tick=parts.tick if parts else lambda: None,
+        )
+        try:
+            left = tuple(one for one in child.left if not spares(one))
+            outcome = Outcome.DONE if child.code == 0 else Outcome.FAILED
+            end = parts.end if parts else partial(tracker.end_single, id)
+            action = end(outcome, exit_code=child.code, why=child.why, left=left)
+            tracker.life.end(id)
+            return self._ended(id, child, action, parts, undo=undo)
+        except (TakebackError, OSError) as error:
+            return CommandResult(id, child, unrecorded=error)
+
+    def _begin(self, plan: CommandPlan, *, ref: str = "") -> str:
+        typed, effect = plan.typed, plan.typed.found.effect
+        return self._tracker.begin_single(
+            typed.name,
+            actor=typed.actor,
+            parent=typed.parent,
+            ref=ref,
+            effect=Effect.RESTORABLE if effect is Effect.NONE else effect,
+            autopilot=typed.autopilot,
+            survey=plan.survey,
+        )
+
+    def _ended(
+        self, id: str, child: Child, action: RecordedAction, parts: CommandParts | None, *, undo: bool
+    ) -> CommandResult:
+        report, busy = None, None
+        if undo and child.code and selection.made(self._tracker.ledger.refresh(), action):
+            try:
+                report = self._undo(id)
+            except RunBusy as error:
+                busy = error
+        return CommandResult(
+            id,
+            child,
+            action,
+            self._tracker.ledger.refresh(),
+            report=report,
+            busy=busy,
+            missed=tuple(parts.missed) if parts else (),
+            trespasses=tuple(self._locks.after(action)),
+            living=tuple(self._tracker.living(id)),
+        )
+
+    @contextmanager
+    def block(
+        self, name: str, *, actor: str, ref: str = "", tool: str = "", plan: CommandPlan | None = None
+    ) -> Iterator[tuple[str, list[Trespass]]]:
+        """What changes in this block is one action; with `plan` it is that command. Yields its id, and a list.
+
+        After the block the list has what was changed although others have it locked. While the block is at work,
+        signs of life prove what is its own, should this process die.
+        """
+        with self._tracker.lock.held():
+            self._ready()
+            if plan:
+                id = self._begin(plan, ref=ref)
+            else:
+                id = self._tracker.begin_single(name, actor=actor, parent=self._parent(), ref=ref, tool=tool)
+        trespasses: list[Trespass] = []
+        beat = Heartbeat(self._tracker.life, LIFE_S)
+        beat.add(id)
+        try:
+            yield id, trespasses
+        except BaseException as error:
+            self._end_block(id, beat, Outcome.FAILED, f"{type(error).__name__}: {error}"[:500])
+            raise
+        trespasses += self._locks.after(self._end_block(id, beat, Outcome.DONE))
+
+    def _end_block(self, id: str, beat: Heartbeat, outcome: Outcome, why: str = "") -> RecordedAction:
+        # Where its end cannot be recorded now, the last sign of life proves later what was its own.
+        beat.stop()
+        beat.show(last=True)
+        life = self._tracker.life
+        try:
+            action = self._tracker.end_single(id, outcome, why=why)
+        except BaseException:
+            life.give_up(id)
+            raise
+        life.end(id)
+        return action
+
+
+def _with_guarded(found: Foreseen, guarded: GuardedRows | None) -> Foreseen:
+    """The effect of a command, with what is known of a database under guard."""
+    if guarded is None or not guarded.name:
+        return found
+    if guarded.whole:
+        return Foreseen(Effect.RESTORABLE)
+    return Foreseen(Effect.UNKNOWN, f"not every table of {guarded.name} is under guard")
 
 
 def run_child(

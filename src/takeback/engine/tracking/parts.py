@@ -75,7 +75,7 @@ class CommandParts:
                 return self._begin(tracker.observe())
             part = history.actions[self._open]
             unended = [*history.open_actions(), *history.open_actions(Life.BACKGROUND)]
-            if any(getattr(action.began, "parent", "") == part.id for action in unended):
+            if any(action.as_tool.parent == part.id for action in unended):
                 return None
             marks = tracker.marks()
             others = [owner for owner in tracker.owners() if owner is not part]
@@ -124,4 +124,4 @@ def _effect(whole: RecordedAction) -> e.Effect:
 
 
 def _step(part: RecordedAction) -> str:
-    return getattr(part.began, "step", "")
+    return part.as_tool.step

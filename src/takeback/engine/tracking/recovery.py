@@ -77,8 +77,7 @@ def settle_calls(tracker: Tracker, calls: RecordedCalls, actions: Iterable[str],
     history = tracker.ledger.history
     for id in reversed(list(actions)):
         action = history.actions[id]
-        began = action.began
-        if action.life is not Life.OPEN or not isinstance(began, e.ActionBegan) or not began.call_key:
+        if action.life is not Life.OPEN or not action.as_tool.call_key:
             continue
         with tracker.lock.held():
             seen = calls.look_at(action)
@@ -124,7 +123,7 @@ def settle_one(
         words.append(
             "the workspace was moved; what it had done to files after the last record did not come along"
         )
-    elif getattr(action.began, "marks", ()):
+    elif action.began.marks:
         marks = tracker.marks()
         others = [owner for owner in tracker.owners() if owner is not action]
         changes = tracker.proved(action, shared(tracker.since_last(marks), others))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
+from takeback.errors import BackendError
 from takeback.system.private_files import unusable
 
 SHOW_S = 0.02
@@ -96,4 +98,5 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._stopped.wait(self._every_s):
-            self.show()
+            with suppress(BackendError):  # what changes without a sign is in doubt later
+                self.show()

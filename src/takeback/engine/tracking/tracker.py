@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -25,6 +24,7 @@ from takeback.engine.ledger import Ledger
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.errors import UsageError
 from takeback.ports.foresight import Survey
+from takeback.ports.lock import Lock
 from takeback.ports.resource import Attributed, Named, Observed, Resource
 from takeback.storage.state.registry import state_name
 from takeback.system import crash_points, processes
@@ -33,10 +33,6 @@ BEGAN = crash_points.crash_point("action-began")
 ENDING = crash_points.crash_point("action-ending")
 ENDED = crash_points.crash_point("action-ended")
 SAVED = crash_points.crash_point("checkpoint-taken")
-
-
-class Lock(Protocol):
-    def held(self) -> AbstractContextManager[None]: ...
 
 
 class Tracker:
@@ -90,10 +86,8 @@ class Tracker:
         assert self._named is not None
         history, name = self.ledger.history, self._named.name
         running = [*history.open_actions(), *history.open_actions(Life.BACKGROUND)]
-        places = {place for action in running for place in getattr(action.began, "outside", ())}
-        swapped = {
-            c.target for a in running for c in getattr(a.began, "swaps", ()) if c.target.resource == name
-        }
+        places = {place for action in running for place in action.as_tool.outside}
+        swapped = {c.target for a in running for c in a.swaps if c.target.resource == name}
         more, single = tuple(more), {target for target in targets if target.resource == name}
         attends = bool(places or swapped or more or single)
         if attends:
@@ -171,10 +165,10 @@ class Tracker:
         background, which are open until a look comes after the end of their processes.
         """
         history = self.ledger.history
-        running = [a for a in history.open_actions() if isinstance(a.began, e.ActionBegan) and a.began.marks]
+        running = [a for a in history.open_actions() if a.is_tool and a.began.marks]
         running += history.open_actions(Life.BACKGROUND)
         running = [action for action in running if not self.is_left_behind(action.id)]
-        parents = {getattr(action.began, "parent", "") for action in running}
+        parents = {action.as_tool.parent for action in running}
         return [action for action in running if action.id not in parents]
 
     # Checkpoints and actions
@@ -263,7 +257,7 @@ class Tracker:
             left = () if lives_on else tuple({*left, *self.leaves(action)})
             self.end_gone()
             changes = (*changes, *self.made_by(action_id))
-            if not getattr(action.began, "marks", ()):
+            if not action.began.marks:
                 ended = e.ActionEnded(
                     action_id, outcome, tuple(changes), (), why, exit_code, result, full, unsure
                 )
@@ -283,7 +277,7 @@ class Tracker:
             else:
                 ended = e.ActionEnded(action_id, outcome, made, marks, why, exit_code, result, full, unsure)
                 self.ledger.append([ended, *after], action.stream)
-            if getattr(action.began, "process", None) == processes.this_process():
+            if action.process == processes.this_process():
                 # What this program starts from now on is not the action's.
                 processes.put_brand(processes.this_process(), processes.new_brand())
         crash_points.reach(ENDED)
@@ -337,12 +331,10 @@ class Tracker:
         """Whether the process that records the action still lives, and goes on with it."""
         if self.is_left_behind(action.id) or self.life.is_given_up(action.id):
             return False
-        began = action.began
-        while isinstance(began, e.ActionBegan) and began.process is None and began.parent:
+        while action.process is None and action.as_tool.parent:
             # A call is guarded by whoever guards the step or the run around it.
-            action = self.ledger.history.actions[began.parent]
-            began = action.began
-        process = getattr(began, "process", None)
+            action = self.ledger.history.actions[action.as_tool.parent]
+        process = action.process
         run = self.ledger.history.runs.get(action.stream)
         if process is None and run and run.began.detached:
             return self.is_led(run)
@@ -350,7 +342,7 @@ class Tracker:
 
     def whole(self, action: RecordedAction) -> RecordedAction:
         """The command of which this is a part; itself where it is none."""
-        return self.ledger.history.actions[getattr(action.began, "parent", "")] if is_part(action) else action
+        return self.ledger.history.actions[action.as_tool.parent] if is_part(action) else action
 
     def open_part(self, id: str) -> str:
         """The part of this action that is open now, else itself: what begins inside of it is inside of that."""
@@ -415,7 +407,7 @@ class Tracker:
 
     def leaves(self, action: RecordedAction) -> tuple[e.Process, ...]:
         """The processes that an action leaves behind when its command has ended."""
-        if self.is_left_behind(action.id) or not getattr(action.began, "brand", 0):
+        if self.is_left_behind(action.id) or not action.as_tool.brand:
             return ()
         before = self._counts.pop(action.id, None)
         if before == processes.count():
@@ -442,13 +434,13 @@ class Tracker:
 
     def _brands(self, action: RecordedAction) -> set[int]:
         """Its own brand; while it is open, also those of what began beside it or inside it: they hide its own."""
-        own, run = getattr(action.began, "brand", 0), self.ledger.history.runs.get(action.stream)
+        own, run = action.as_tool.brand, self.ledger.history.runs.get(action.stream)
         found = {own}
         if own and run and action.life is Life.OPEN:
             later = (self.ledger.history.actions[id] for id in reversed(run.actions))
             beside = takewhile(lambda other: other is not action, later)
-            found.update(getattr(other.began, "brand", 0) for other in beside)
-            if getattr(action.began, "process", None) == processes.this_process():
+            found.update(other.as_tool.brand for other in beside)
+            if action.process == processes.this_process():
                 found |= processes.own_brands(own)
         return found - {0}
 
@@ -492,7 +484,7 @@ def is_part(action: RecordedAction) -> bool:
 
 
 def _is_inside(action: RecordedAction, other: RecordedAction) -> bool:
-    return getattr(action.began, "parent", "") == other.id
+    return action.as_tool.parent == other.id
 
 
 def shared(

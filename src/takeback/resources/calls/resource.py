@@ -54,7 +54,7 @@ class Calls:
     """What runs did in other systems."""
 
     name = RESOURCE
-    traits = Traits(exact=False, detects_drift=True, external=True)
+    traits = Traits(external=True)
 
     def __init__(self, latest: Latest, known: Callable[[str], KnownCall]) -> None:
         self._latest = latest

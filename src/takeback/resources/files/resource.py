@@ -59,7 +59,7 @@ class Files:
     """The tree under a root. One thread of one process at a time, under the workspace's lock."""
 
     name = "files"
-    traits = Traits(exact=True, detects_drift=True)
+    traits = Traits()
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class Git:
     """The repository of a root. One thread of one process at a time, under the workspace's lock."""
 
     name = "git"
-    traits = Traits(exact=True, detects_drift=True, divisible=True, of_the_tree=False, minor=words.MINOR)
+    traits = Traits(divisible=True, of_the_tree=False, minor=words.MINOR)
 
     def __init__(
         self,

@@ -89,8 +89,6 @@ class Trouble(msgspec.Struct, frozen=True):
     table: str
     key: str
     why: str
-    firm: bool = False
-    """Whether even overwriting is no way out: others refer to it."""
 
 
 class InverseResult(msgspec.Struct):
@@ -144,7 +142,7 @@ class Inverse:
             wrong = [(table, n, why) for table in self.tables for n, why in self._broken(table)]
             if not wrong:
                 break
-            self.found.troubles += [self._trouble(table, n, why, firm=True) for table, n, why in wrong]
+            self.found.troubles += [self._trouble(table, n, why) for table, n, why in wrong]
             run(self._link, "ROLLBACK TO SAVEPOINT written")
             if choice is not OnConflict.KEEP or any(n == 0 for _, n, _ in wrong):
                 return
@@ -222,16 +220,16 @@ class Inverse:
             for (n,) in rows(self._link, f"SELECT DISTINCT o.n FROM {there} WHERE {lost}"):
                 yield n, f"a row of {called} refers to it"
 
-    def _trouble(self, table: PostgresTable, n: int, why: str, *, firm: bool) -> Trouble:
+    def _trouble(self, table: PostgresTable, n: int, why: str) -> Trouble:
         if n == 0 or not table.keys:
             action = one(self._link, f"SELECT max(action) FROM {table.work}") or ""
-            return Trouble(action, table.called, "", why, firm)
+            return Trouble(action, table.called, "", why)
         key, action = rows(
             self._link,
             f"SELECT {inverse_queries.key(table, 'w')}, action FROM {table.work} w WHERE n = %s",
             [n],
         )[0]
-        return Trouble(action, table.called, key, why, firm)
+        return Trouble(action, table.called, key, why)
 
 
 def look_up(link: Link, oid: int, statements: list[int]) -> PostgresTable:

@@ -45,7 +45,7 @@ class Postgres:
     """What actions did in databases under guard."""
 
     name = RESOURCE
-    traits = Traits(exact=True, detects_drift=True)
+    traits = Traits()
 
     def __init__(self, places: GuardedDatabases, token: Callable[[str], str]) -> None:
         """`token` gives the name by which the server knows an action."""

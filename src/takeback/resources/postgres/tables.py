@@ -81,7 +81,7 @@ class Tables:
             if s.table in self._new and s.shape == shape:
                 continue  # it goes as a whole
             why = f"{s.detail['did']} cannot be taken back; how it was is kept as statement {s.id} of schema takeback"
-            found.append(Trouble(s.action, s.called, "", why, firm=True))
+            found.append(Trouble(s.action, s.called, "", why))
         own = {self._present(s) for s in self.replaced}
         taken = [
             s
@@ -89,9 +89,9 @@ class Tables:
             if one(self._db, "SELECT to_regclass(%s)", [s.detail["named"]]) and s.detail["named"] not in own
         ]
         why = "another table has its name now"
-        found += [Trouble(s.action, s.called, "", why, firm=True) for s in taken]
+        found += [Trouble(s.action, s.called, "", why) for s in taken]
         why = "what was set aside of it was pruned"
-        return found + [Trouble(s.action, s.called, "", why, firm=True) for s in self._pruned]
+        return found + [Trouble(s.action, s.called, "", why) for s in self._pruned]
 
     def make(self) -> None:
         """Make the dropped tables again, without rows."""
@@ -116,10 +116,10 @@ class Tables:
         for s in reversed(made):
             named = self._present(s)
             if named is None:
-                found.append(Trouble(s.action, s.called, "", "somebody else has dropped it", firm=True))
+                found.append(Trouble(s.action, s.called, "", "somebody else has dropped it"))
                 continue
             if one(self._db, f"SELECT EXISTS (SELECT FROM {named})"):
-                found.append(Trouble(s.action, s.called, "", "rows of others are in it", firm=True))
+                found.append(Trouble(s.action, s.called, "", "rows of others are in it"))
             else:
                 run(self._db, f"DROP TABLE {named}")
         return found
@@ -137,7 +137,7 @@ class Tables:
             now = {*how["make"], *how["finish"]}
             if different := sorted((wanted - now) | (now - every)):
                 why = f"it could not be made as it was: {different[0][:200]}"
-                found.append(Trouble(s.action, s.called, "", why, firm=True))
+                found.append(Trouble(s.action, s.called, "", why))
         return found
 
     def _carry_out(self, part: str, tables: Sequence[Captured]) -> None:

@@ -65,7 +65,7 @@ def bring_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *,
     if others := sorted({action for (action,) in together} - set(actions)):
         why = f"it was taken back together with {', '.join(o.rpartition(':')[2] for o in others)}"
         _close(db, keep=False)
-        return UndoOutcome(False, {action: (Trouble(action, "", "", why, firm=True),) for action in actions})
+        return UndoOutcome(False, {action: (Trouble(action, "", "", why),) for action in actions})
     outcome = _invert(db, captured(db, rollbacks), rollbacks, by, choice)
     if outcome.done:
         run(
@@ -106,7 +106,7 @@ def _invert(
             raise
         # A rule that somebody has made since, or something that rests on a table or is missing, forbids it.
         named = {s.action for s in statements}
-        trouble = Trouble("", "", "", postgres_address.first_line(error), firm=True)
+        trouble = Trouble("", "", "", postgres_address.first_line(error))
         return UndoOutcome(False, dict.fromkeys(named, (trouble,)))
 
 
@@ -158,7 +158,7 @@ def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[PostgresTab
             known[place] = one(db, "SELECT takeback.resolved(%s::oid, %s, %s, %s)::bigint", place)
             if known[place] is None:
                 why = "the table is gone, or its columns were changed since"
-                troubles.append(Trouble(s.action, s.called, "", why, firm=True))
+                troubles.append(Trouble(s.action, s.called, "", why))
         oid = known[place]
         if oid is not None:
             groups.setdefault(oid, []).append(s.id)

@@ -45,14 +45,7 @@ class Scratch:
 def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Replace a file as a whole, for this user alone."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        system_durable.write_all(fd, data)
-        if durable:
-            system_durable.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(temporary, path)
+    system_durable.replace(path, data, temporary=temporary, synced=durable, named=False)
 
 
 _FDS = "/proc/self/fd"

@@ -47,7 +47,7 @@ class Sqlite:
     """The databases of a workspace. One thread of one process at a time, under the workspace's lock."""
 
     name = "sqlite"
-    traits = Traits(exact=True, detects_drift=True, divisible=True, within_files=True)
+    traits = Traits(divisible=True, within_files=True)
 
     def __init__(
         self,
@@ -453,7 +453,3 @@ def _stays(where: Target) -> str:
 def _is_wal(version: Version) -> bool:
     kept = kept_of(version)
     return kept is not None and kept.wal
-
-
-def target_of(path: bytes) -> Target:
-    return Target("sqlite", text_of(path))

@@ -23,7 +23,7 @@ import msgspec
 
 from takeback.core.codec import ALGORITHM
 from takeback.errors import CorruptionError
-from takeback.storage.content.names import DIGEST_BYTES, Sink, Source, raw_name, text_name
+from takeback.storage.content.names import DIGEST_BYTES, raw_name, text_name
 from takeback.system import durable
 
 WHOLE_BYTES_MAX = 4 << 20
@@ -38,6 +38,11 @@ _ZEROS = bytes(1 << 20)
 _PAGE_BYTES = 4096
 _LISTED = "-list"
 _FAR = sys.maxsize
+
+Put = Callable[[bytes | memoryview], bytes]
+"""Keeps bytes and returns their digest."""
+Get = Callable[[bytes], bytes]
+"""Returns the bytes of a digest, proved."""
 
 _Read = Callable[[int, int], bytes | memoryview]
 _HasData = Callable[[int, int], bool]
@@ -66,25 +71,25 @@ def parse(text: str, size: int) -> Content:
 # Storing
 
 
-def put_bytes(sink: Sink, data: bytes) -> Content:
+def put_bytes(put: Put, data: bytes) -> Content:
     """Store what is in memory, as a file of these bytes would be stored."""
     if len(data) <= WHOLE_BYTES_MAX:
-        return Content(sink.put(data), len(data))
+        return Content(put(data), len(data))
     view = memoryview(data)
-    return _store_listed(sink, len(data), lambda start, end: view[start:end], lambda *_: True)
+    return _store_listed(put, len(data), lambda start, end: view[start:end], lambda *_: True)
 
 
-def put_file(sink: Sink, fd: int, size: int) -> Content:
+def put_file(put: Put, fd: int, size: int) -> Content:
     """Store the first `size` bytes of an open file. The caller finds out whether it changed meanwhile."""
     if size <= WHOLE_BYTES_MAX:
         data = os.pread(fd, size, 0)
-        return Content(sink.put(data), len(data))
+        return Content(put(data), len(data))
 
     def read(start: int, end: int) -> bytes:
         # Where a file shrank while we read, zeros do: its changed key makes the caller try again.
         return os.pread(fd, end - start, start).ljust(end - start, b"\0")
 
-    return _store_listed(sink, size, read, _Holes(fd).has_data)
+    return _store_listed(put, size, read, _Holes(fd).has_data)
 
 
 class _Holes:
@@ -110,13 +115,13 @@ class _Holes:
             self._to = _FAR
 
 
-def _store_listed(sink: Sink, size: int, read: _Read, has_data: _HasData) -> Content:
+def _store_listed(put: Put, size: int, read: _Read, has_data: _HasData) -> Content:
     def name_of(level: int, start: int, end: int) -> bytes:
         if not has_data(start, end):
             return ZERO
         if level == 0:
             block = read(start, end)
-            return ZERO if block == _ZEROS[: end - start] else sink.put(block)
+            return ZERO if block == _ZEROS[: end - start] else put(block)
         names = names_of(level, start, end)
         return ZERO if names == ZERO * (len(names) // DIGEST_BYTES) else put_list(level, end - start, names)
 
@@ -125,7 +130,7 @@ def _store_listed(sink: Sink, size: int, read: _Read, has_data: _HasData) -> Con
         return b"".join(name_of(level - 1, at, min(at + step, end)) for at in range(start, end, step))
 
     def put_list(level: int, covered: int, names: bytes) -> bytes:
-        return sink.put(_HEAD.pack(_MAGIC, level, covered) + names)
+        return put(_HEAD.pack(_MAGIC, level, covered) + names)
 
     top = 1
     while _span(top) < size:
@@ -142,31 +147,31 @@ def _span(level: int) -> int:
 # Reading
 
 
-def extents(source: Source, content: Content) -> Iterator[bytes | int]:
+def extents(get: Get, content: Content) -> Iterator[bytes | int]:
     """The content in order: pieces of data, and for zeros that were not stored their number."""
     if not content.listed:
-        yield source.get(content.name)
+        yield get(content.name)
         return
-    level, covered, _ = _open_list(source, content.name)
+    level, covered, _ = _open_list(get, content.name)
     if covered != content.size:
         raise _bad_list(content.name, f"covers {covered} bytes instead of {content.size}")
-    yield from _below(source, content.name, level, content.size)
+    yield from _below(get, content.name, level, content.size)
 
 
-def _below(source: Source, name: bytes, level: int, size: int) -> Iterator[bytes | int]:
+def _below(get: Get, name: bytes, level: int, size: int) -> Iterator[bytes | int]:
     if name == ZERO:
         yield size
     elif level == 0:
-        yield source.get(name)
+        yield get(name)
     else:
-        _, _, names = _open_list(source, name, level)
+        _, _, names = _open_list(get, name, level)
         step = _span(level - 1)
         for child, start in zip(names, range(0, size, step), strict=True):
-            yield from _below(source, child, level - 1, min(step, size - start))
+            yield from _below(get, child, level - 1, min(step, size - start))
 
 
-def _open_list(source: Source, name: bytes, level: int | None = None) -> tuple[int, int, list[bytes]]:
-    data = source.get(name)
+def _open_list(get: Get, name: bytes, level: int | None = None) -> tuple[int, int, list[bytes]]:
+    data = get(name)
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         raise _bad_list(name, "is not a list")
     _, found, covered = _HEAD.unpack_from(data)
@@ -182,9 +187,9 @@ def _bad_list(name: bytes, problem: str) -> CorruptionError:
     )
 
 
-def read(source: Source, content: Content) -> Iterator[bytes]:
+def read(get: Get, content: Content) -> Iterator[bytes]:
     """The content in pieces, zeros included."""
-    for extent in extents(source, content):
+    for extent in extents(get, content):
         if isinstance(extent, bytes):
             yield extent
             continue
@@ -192,10 +197,10 @@ def read(source: Source, content: Content) -> Iterator[bytes]:
             yield _ZEROS[: extent - start]
 
 
-def write_file(source: Source, content: Content, fd: int, *, sparse: bool = False) -> None:
+def write_file(get: Get, content: Content, fd: int, *, sparse: bool = False) -> None:
     """Fill an empty file. Zeros that were not stored become holes; with `sparse` other zero pages do too."""
     at = written = 0
-    for extent in extents(source, content):
+    for extent in extents(get, content):
         if isinstance(extent, int):
             at += extent
             continue
@@ -221,19 +226,19 @@ def _data_pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield start, data[start:]
 
 
-def add_names(source: Source, content: Content, seen: set[bytes]) -> None:
+def add_names(get: Get, content: Content, seen: set[bytes]) -> None:
     """Add every blob that this content needs to `seen`; what is in it already is not looked at again."""
     if not content.listed:
         seen.add(content.name)
     elif content.name not in seen:
-        level, _, _ = _open_list(source, content.name)
-        _add_below(source, content.name, level, seen)
+        level, _, _ = _open_list(get, content.name)
+        _add_below(get, content.name, level, seen)
 
 
-def _add_below(source: Source, name: bytes, level: int, seen: set[bytes]) -> None:
+def _add_below(get: Get, name: bytes, level: int, seen: set[bytes]) -> None:
     if name == ZERO or name in seen:
         return
     if level:
-        for child in _open_list(source, name, level)[2]:
-            _add_below(source, child, level - 1, seen)
+        for child in _open_list(get, name, level)[2]:
+            _add_below(get, child, level - 1, seen)
     seen.add(name)

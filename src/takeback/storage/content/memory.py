@@ -1,4 +1,4 @@
-"""The store's twin in memory: the same promises, for tests and for stores that need not last."""
+"""The content store in memory: the same promises but durability, for what need not outlive its process."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Set as AbstractSet
 from blake3 import blake3
 
 from takeback.errors import CorruptionError
+from takeback.ports.content import Stats, Swept
 from takeback.ports.journal import Finding
-from takeback.storage.content.names import Stats, Swept, lost, text_name
+from takeback.ports.progress import Progress, silent
+from takeback.storage.content.names import lost, text_name
+from takeback.storage.content.unshared import UnsharedStore
 
 
-class MemoryBlobs:
-    """Blobs in a dict."""
+class MemoryBlobs(UnsharedStore):
+    """Blobs in a dict. They live as long as their process, and no other process sees them."""
 
     def __init__(self) -> None:
         self._blobs: dict[bytes, bytes] = {}
@@ -53,8 +56,13 @@ class MemoryBlobs:
     def stats(self) -> Stats:
         return Stats(packs=0, blobs=len(self._blobs), bytes=self.size_bytes(), index_bytes=0)
 
-    def check(self, *, deep: bool = False) -> Iterator[Finding]:
-        for digest, data in self._blobs.items() if deep else ():
+    def check(
+        self,
+        *,
+        deep: bool = False,
+        progress: Progress = silent,  # noqa: ARG002  it is over at once
+    ) -> Iterator[Finding]:
+        for digest, data in list(self._blobs.items()) if deep else ():
             if blake3(data).digest() != digest:
                 yield Finding(place="memory", what=f"the content {text_name(digest)} is damaged")
 
@@ -64,6 +72,7 @@ class MemoryBlobs:
         *,
         thorough: bool = False,  # noqa: ARG002  there is nothing that would not pay
         copy_bytes_max: int | None = None,  # noqa: ARG002  and nothing to copy
+        progress: Progress = silent,  # noqa: ARG002  nor to wait for
     ) -> Swept:
         dead = self._blobs.keys() - live
         freed = sum(len(self._blobs.pop(digest)) for digest in dead)

@@ -9,7 +9,9 @@ from blake3 import blake3
 from takeback.ports.content import FileId
 from takeback.storage.content import file_content
 from takeback.storage.content.file_content import Content
+from takeback.storage.content.memory import MemoryBlobs
 from takeback.storage.content.names import DIGEST_BYTES
+from takeback.storage.content.packs.ingest.files import Ingested, ingest
 from takeback.storage.content.packs.ingest.parallel import ingest_many
 from takeback.storage.content.packs.store import PackStore
 
@@ -17,29 +19,22 @@ _LISTED = b"\x01"
 NO_FILE: FileId = (0, 0, 0, 0, 0)
 
 
-class _Hasher:
-    """A sink that keeps nothing."""
-
-    def put(self, data: bytes | memoryview) -> bytes:
-        return blake3(data).digest()
-
-
 class StoredContents:
-    """The `Contents` port over a pack store. A name is a digest, with one byte more where it names a list."""
+    """The `Contents` port over a store of blobs. A name is a digest, with one byte more where it names a list."""
 
-    def __init__(self, store: PackStore) -> None:
+    def __init__(self, store: PackStore | MemoryBlobs) -> None:
         self._store = store
 
     def put(self, fd: int, size: int) -> bytes:
-        return name_of(file_content.put_file(self._store, fd, size))
+        return name_of(file_content.put_file(self._store.put, fd, size))
 
     def name(self, fd: int, size: int) -> bytes:
-        return name_of(file_content.put_file(_Hasher(), fd, size))
+        return name_of(file_content.put_file(lambda data: blake3(data).digest(), fd, size))
 
     def put_many(
         self, files: Iterable[tuple[bytes, int]], root_fd: int
     ) -> Iterator[tuple[bytes, bytes, FileId]]:
-        for found in ingest_many(self._store, files, root_fd):
+        for found in self._ingested(files, root_fd):
             key = found.after
             if key is not None and found.content is not None and not found.torn and not found.errno:
                 yield (
@@ -50,18 +45,23 @@ class StoredContents:
             else:
                 yield found.path, b"", NO_FILE
 
+    def _ingested(self, files: Iterable[tuple[bytes, int]], root_fd: int) -> Iterator[Ingested]:
+        if isinstance(self._store, PackStore):
+            return ingest_many(self._store, files, root_fd)
+        return ingest((path for path, _ in files), root_fd, self._store.put)
+
     def put_bytes(self, data: bytes) -> bytes:
-        return name_of(file_content.put_bytes(self._store, data))
+        return name_of(file_content.put_bytes(self._store.put, data))
 
     def write(self, name: bytes, size: int, fd: int, *, sparse: bool) -> None:
-        file_content.write_file(self._store, content_of(name, size), fd, sparse=sparse)
+        file_content.write_file(self._store.get, content_of(name, size), fd, sparse=sparse)
 
     def read(self, name: bytes, size: int) -> bytes:
-        return b"".join(file_content.read(self._store, content_of(name, size)))
+        return b"".join(file_content.read(self._store.get, content_of(name, size)))
 
     def blobs(self, name: bytes, size: int) -> Iterator[bytes]:
         found: set[bytes] = set()
-        file_content.add_names(self._store, content_of(name, size), found)
+        file_content.add_names(self._store.get, content_of(name, size), found)
         return iter(found)
 
 

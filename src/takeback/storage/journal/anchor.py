@@ -29,7 +29,7 @@ from takeback.ports.journal import Finding, Head
 from takeback.storage.journal.batch import cut
 from takeback.system import durable
 from takeback.system.crash_points import crash_point, reach
-from takeback.system.private_files import FILE_MODE, unusable
+from takeback.system.private_files import unusable
 
 Line = tuple[int, str]
 """A sequence number and the digest of its record."""
@@ -64,17 +64,10 @@ class Anchor:
     def start(self, *, lost: int) -> None:
         """Make the file. `lost` is how many records there are already, that no anchor knows any more."""
         self.close()
-        new = self.path.with_name(f"{self.path.name}.new")
-        fd = os.open(new, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        try:
+        # Whole or not at all: an anchor that came to be without its first line would look merely behind.
+        with durable.replacing(self.path, temporary=self.path.with_name(f"{self.path.name}.new")) as fd:
             if lost:
                 durable.write_all(fd, b"lost %d\n" % lost)
-            durable.fsync(fd)
-        finally:
-            os.close(fd)
-        # Whole or not at all: an anchor that came to be without its first line would look merely behind.
-        os.replace(new, self.path)
-        durable.sync_folder(self.path.parent)
 
     def write(self, lines: Iterable[Line]) -> None:
         """Add lines, in one write."""
@@ -227,6 +220,19 @@ class Anchoring:
             except OSError:
                 # The events are durable, the anchor is behind as after a crash: the next append adds the lines.
                 self.is_trusted = False
+
+    def last(self) -> Head:
+        """The last event that has a line, so that it is durable."""
+        file = Anchor(self.file.path)  # ours may be closed already, and stays so
+        try:
+            tail = file.tail()
+        except FileNotFoundError:
+            return Head(0, "")
+        except OSError as error:
+            raise unusable(file.path, error) from error
+        finally:
+            file.close()
+        return Head(tail.high, tail.known[tail.high]) if tail.known else Head(0, "")
 
     def read(self, *, is_needed: bool) -> tuple[dict[int, str], list[Finding]]:
         """What it says, and what is wrong with it."""

@@ -1,17 +1,20 @@
-"""What a journal asks of records that come from another one: the same for every implementation."""
+"""The way of a journal to another place, or in from one: the same for every backend, over its statements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Generic
 
 from takeback.core.leases import RESERVED, Lease
 from takeback.core.record import Record
 from takeback.errors import ConflictError, CorruptionError, JournalMoved, RunBusy, StoreMoved, UsageError
 from takeback.ports.journal import Head
-from takeback.ports.relocation import Stored
+from takeback.ports.relocation import QueueRow, Stored
 from takeback.storage.journal.anchor import Anchor
 from takeback.storage.journal.batch import record_of
-from takeback.system.crash_points import crash_point
+from takeback.storage.journal.stored_journal import Db, StoredJournal
+from takeback.system.crash_points import crash_point, reach
 from takeback.system.private_files import unusable
 
 ADOPTING = crash_point("store-adopting")
@@ -20,6 +23,96 @@ STARTS_ANEW = (
     "start again what has had it open since before; in another folder with this history, "
     "`takeback store copy --to ADDRESS` follows it there"
 )
+
+
+class StoredMoving(ABC, Generic[Db]):
+    """A journal as something that moves: `takeback.ports.relocation.Moving`."""
+
+    def __init__(self, journal: StoredJournal[Db]) -> None:
+        self._journal = journal
+
+    def shut(self, notice: str, *, at: int | None = None) -> None:
+        def work(db: Db) -> None:
+            refuse_shutting(at, self._journal.events.head(db).count)
+            if not self._notice(db):
+                refuse_at_work(self._claimed(db), self._leases(db))
+            self._set_notice(db, notice)
+
+        self._hold(work)
+
+    def reopen(self) -> None:
+        if self.notice():  # who may only read has nothing to do here in most cases
+            self._hold(lambda db: self._set_notice(db, ""))
+
+    def notice(self) -> str:
+        return self._journal.ask(self._notice)
+
+    def rows(self, *, after: int = 0) -> Iterator[Stored]:
+        return self._journal.stored(after, self._journal.head().count)
+
+    def adopt(self, rows: Sequence[Stored], queue: Sequence[QueueRow] = (), fence: int = 0) -> None:
+        events = self._journal.events
+
+        def work(db: Db) -> None:
+            refuse_open(self._notice(db))
+            fresh, records = next_of(
+                rows,
+                events.head(db).count,
+                lambda seq: events.get(db, seq),
+                lambda stream: events.head(db, stream),
+            )
+            self._take_in(db, fresh, records, queue, fence)
+            reach(ADOPTING)
+
+        self._keep_anchor()
+        self._hold(work)
+
+    def queue(self, *, after: int = 0, limit: int = 1000) -> Sequence[QueueRow]:
+        return self._journal.ask(lambda db: self._queue(db, after, limit))
+
+    def fence(self) -> int:
+        return self._journal.ask(self._fence)
+
+    # The statements of each backend
+
+    @abstractmethod
+    def _hold(self, work: Callable[[Db], None]) -> None:
+        """Work in a transaction that holds the end of the journal, also of one that is shut."""
+
+    @abstractmethod
+    def _notice(self, db: Db) -> str: ...
+
+    @abstractmethod
+    def _set_notice(self, db: Db, notice: str) -> None:
+        """Shut it with this notice; open it again without one."""
+
+    @abstractmethod
+    def _claimed(self, db: Db) -> int:
+        """How many intents are claimed."""
+
+    @abstractmethod
+    def _leases(self, db: Db) -> Collection[Lease]: ...
+
+    @abstractmethod
+    def _take_in(
+        self,
+        db: Db,
+        fresh: Sequence[Stored],
+        records: Sequence[Record],
+        queue: Sequence[QueueRow],
+        fence: int,
+    ) -> None:
+        """Write rows that come next, let the outbox follow, and return no lease with a number up to `fence`."""
+
+    @abstractmethod
+    def _queue(self, db: Db, after: int, limit: int) -> Sequence[QueueRow]: ...
+
+    @abstractmethod
+    def _fence(self, db: Db) -> int: ...
+
+    @abstractmethod
+    def _keep_anchor(self) -> None:
+        """See that there is an anchor, where there is one to be."""
 
 
 def moved(notice: str) -> StoreMoved:

@@ -10,8 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from takeback.system.durable import fsync, sync_folder, write_all
-from takeback.system.private_files import FILE_MODE
+from takeback.system import durable
 
 
 class Generation:
@@ -38,13 +37,4 @@ class Generation:
 
     def rise(self) -> None:
         """Durable when this returns: a clean-up that began is never forgotten."""
-        new = self._path.with_suffix(".new")
-        number = self() + 1
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        try:
-            write_all(fd, str(number).encode())
-            fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(new, self._path)
-        sync_folder(self._path.parent)
+        durable.replace(self._path, str(self() + 1).encode(), temporary=self._path.with_suffix(".new"))

@@ -9,15 +9,14 @@ address is never told.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 
 from takeback.errors import BackendError, CorruptionError, FormatTooNew
-from takeback.system.durable import fsync, sync_folder, write_all
-from takeback.system.private_files import FILE_MODE, unusable
+from takeback.system.durable import sync_folder
+from takeback.system.private_files import unusable, write_whole
 
 FILE = "store.json"
 STORE_FORMAT = 2
@@ -80,18 +79,7 @@ def is_same_bucket(one: StoreLocation, other: StoreLocation | None) -> bool:
 
 def write(state: Path, kept: StoreLocation) -> None:
     """Remember it, atomically."""
-    path, fresh = state / FILE, state / f"{FILE}.new"
-    try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        try:
-            write_all(fd, msgspec.json.encode(kept) + b"\n")
-            fsync(fd)
-        finally:
-            os.close(fd)
-        os.replace(fresh, path)
-        sync_folder(state)
-    except OSError as error:
-        raise unusable(path, error) from error
+    write_whole(state / FILE, msgspec.json.encode(kept) + b"\n")
 
 
 def forget(state: Path) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from blake3 import blake3
 
 from takeback.core.codec import path_of, text_of
 from takeback.errors import BackendError, ConflictError, CorruptionError, FormatTooNew, UsageError
-from takeback.system.durable import fsync, write_all
+from takeback.system import durable
 from takeback.system.private_files import private_folder
 
 CARD = "workspace.json"
@@ -149,18 +148,11 @@ def read_card(state: Path) -> Card:
 def write_card(state: Path, root: Path) -> None:
     """Note which directory this is, atomically."""
     card = Card(CARD_FORMAT, text_of(os.fsencode(root)), identity(root))
-    # A name of its own: others may be writing theirs at this moment.
-    target, temporary = state / CARD, state / f"{CARD}.{os.getpid()}.{threading.get_ident()}.new"
+    target = state / CARD
     if target.exists() and read_card(state) == card:
         return
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            write_all(fd, msgspec.json.encode(card) + b"\n")
-            fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(temporary, target)
+        durable.replace(target, msgspec.json.encode(card) + b"\n", named=False)
     except OSError as error:
         raise BackendError(
             f"the state folder {state} cannot be written: {error.strerror}; nothing was recorded",

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from takeback.errors import CorruptionError
-from takeback.system.durable import fsync, sync_folder, write_all
+from takeback.system import durable
 from takeback.system.private_files import FILE_MODE, private_folder
 
 
@@ -58,15 +58,7 @@ class AuditMarks:
     def write(self, name: str, mark: WebhookMark) -> None:
         """Durable when this returns."""
         path = self._folder / f"{name}.json"
-        fresh = path.with_suffix(".new")
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        try:
-            write_all(fd, msgspec.json.encode(mark))
-            fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(fresh, path)
-        sync_folder(self._folder)
+        durable.replace(path, msgspec.json.encode(mark), temporary=path.with_suffix(".new"))
 
 
 def _is_ours(fd: int) -> bool:

@@ -32,6 +32,10 @@ class Witness(msgspec.Struct, frozen=True):
     began: str
     """The digest of its first record."""
     since_us: int
+    count: int = 0
+    """So many records it had at least, when that was last noted: after they were durable."""
+    head: str = ""
+    """The digest of the last of these."""
 
     @property
     def is_of_a_folder(self) -> bool:

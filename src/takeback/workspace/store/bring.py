@@ -256,13 +256,13 @@ def _bring(root: Path, state: Path, progress: Progress) -> Arrival | None:
         history = workspace.history
         if any(mark != history.marks.get(name) for name, mark in wanted.items()):
             return None
-        marks = workspace.tracker.marks()
+        marks = workspace.parts.tracker.marks()
         _refuse_unlike(workspace, wanted, marks, but="git" if kept else "")
         assert workspace.journal.seats
         lost = set(history.moves.lost)
         try:
             # What the marks name has to be where others find it, as for every event.
-            fences = workspace.store.share()
+            fences = workspace.parts.store.share()
             seat = workspace.journal.seats.take(
                 marks, after=history.seq, actor=environment.actor(), fences=fences
             )
@@ -284,12 +284,12 @@ def _put(
     unlike: list[str] = []
     counts = {"files": 0, "sqlite": 0}
     earlier = place.arriving(state) or place.Arriving()
-    tree = [workspace.tracker.observed[name] for name in counts if name in wanted]
-    every = [*tree, workspace.git] if "git" in wanted else tree
-    workspace.store.fetch({name for one in every for name in one.blobs([wanted[one.name]])}, progress)
+    tree = [workspace.parts.tracker.observed[name] for name in counts if name in wanted]
+    every = [*tree, workspace.parts.git] if "git" in wanted else tree
+    workspace.parts.store.fetch({name for one in every for name in one.blobs([wanted[one.name]])}, progress)
     crash_points.reach(FETCHED)
     if earlier.brought:
-        _finish(workspace.files, earlier)
+        _finish(workspace.parts.files, earlier)
     for resource in tree:
         goal, present = wanted[resource.name], resource.mark()
         swaps = _swaps(resource, present, goal, earlier.brought if resource.name == "files" else "")
@@ -304,11 +304,11 @@ def _put(
 
 def _bring_git(workspace: Workspace, goal: e.Mark) -> str:
     """The whole repository, where there was one; says why not, where it cannot come."""
-    ways = list(workspace.git.changes(workspace.git.mark(), goal))
+    ways = list(workspace.parts.git.changes(workspace.parts.git.mark(), goal))
     if any(change.target.name == ".git" for change in ways):
         return "the repository: its .git leads to another folder of the other machine"
     # Also where there is none any more: what is taken back later may need its objects.
-    done = workspace.git.bring(goal)
+    done = workspace.parts.git.bring(goal)
     _judged(done, [Swap(change.target, change.before, change.after) for change in ways])
     return ""
 
@@ -371,7 +371,7 @@ def _refuse_unlike(
 ) -> None:
     """The proof: what is here now, read again, is what was recorded."""
     for mark in marks:
-        resource = workspace.tracker.observed[mark.resource]
+        resource = workspace.parts.tracker.observed[mark.resource]
         if mark.resource not in PARTS or mark.resource not in wanted or mark.resource == but:
             continue
         differs = [c for c in resource.changes(wanted[mark.resource], mark) if c.before != c.after]

@@ -15,7 +15,6 @@ from takeback.ports.journal import Journal
 from takeback.ports.progress import Progress, silent
 from takeback.settings import environment
 from takeback.storage.content.packs import PackStore
-from takeback.storage.state import location
 from takeback.storage.state.location import StoreLocation
 from takeback.storage.state.lock import WorkspaceLock
 from takeback.system import postgres_address
@@ -32,17 +31,6 @@ _ABOUT = "takeback.txt"
 _ABOUT_TEXT = (
     b"Content of workspaces that Takeback protects. Nothing here should be changed or removed by hand.\n"
 )
-
-
-def store_of(
-    state: Path,
-    journal: Journal,
-    lock: WorkspaceLock,
-    progress: Progress = silent,
-    removed: Callable[[], object] = lambda: None,
-) -> PackStore:
-    """The content of a workspace that has been begun. No bucket is asked for anything yet."""
-    return store_for(state, location.read(state), journal, lock, progress, removed)
 
 
 def store_for(

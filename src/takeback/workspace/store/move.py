@@ -193,7 +193,7 @@ def _refuse_at_work(workspace: Workspace) -> None:
 
 def _names(workspace: Workspace, progress: Progress) -> set[bytes]:
     """All content that the history names and that is kept, whatever the limits say."""
-    journal, observed = workspace.journal, workspace.tracker.observed
+    journal, observed = workspace.journal, workspace.parts.tracker.observed
     for mark in workspace.history.marks.values():
         # No clean-up lets go of the last one. Where even that is gone, what else is gone was not let go on purpose.
         if mark.resource in observed and not observed[mark.resource].keeps(mark):
@@ -217,7 +217,7 @@ def _move_content(workspace: Workspace, here: StoreLocation, there: StoreLocatio
     if _folder(here) == _folder(there):
         return len(names)
     if here.blobs:
-        workspace.store.fetch(names, progress)
+        workspace.parts.store.fetch(names, progress)
     if there.blobs:
         # Nobody else can clean up there: who would has to write to the new place, which is not open yet.
         journal = workspace.journal

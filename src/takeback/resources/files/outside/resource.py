@@ -54,7 +54,7 @@ class Outside:
     """Paths outside the workspace. One thread of one process at a time, under the workspace's lock."""
 
     name = NAME
-    traits = Traits(exact=True, detects_drift=True, of_the_tree=False)
+    traits = Traits(of_the_tree=False)
 
     def __init__(
         self,

@@ -54,10 +54,12 @@ class OutsideSurveyor:
         own: Path,
         limits: Callable[[], CaptureLimits],
         claimed: Callable[[], Collection[bytes]] = tuple,
+        guarding: Callable[[], Collection[bytes]] = tuple,
     ) -> None:
         """`own` is where Takeback keeps its state, `claimed` is what somebody else looks after, with all below it.
 
-        Both `limits` and `claimed` are asked for anew each time.
+        `guarding` are files by which an agent could switch off its own protection: they are captured, and held all
+        the same. These three are asked for anew each time.
         """
         self._root = os.fsencode(os.path.realpath(root))
         self._own = os.fsencode(os.path.realpath(own))
@@ -65,6 +67,7 @@ class OutsideSurveyor:
         self._limits = CaptureLimits()
         self._claimed_now = claimed
         self._others: Collection[bytes] = ()
+        self._guarding_now = guarding
 
     def __call__(self, named: Iterable[Reached], known: Iterable[str] = ()) -> Survey:
         """`known` are places that are looked at anyway, as whole folders that the run names are."""
@@ -73,9 +76,11 @@ class OutsideSurveyor:
         stated: dict[str, None] = {}
         whole = {os.path.normpath(path_of(place).removesuffix(KIN)) for place in known}
         self._limits, self._others = self._limits_now(), {*self._claimed_now(), *whole}
-        left = _Left(self._limits)
+        left, guarding = _Left(self._limits), self._guarding_now()
         for reached in named:
             for called, places in self._places(reached):
+                if guards := [one for one in guarding if _means(reached, called, one)]:
+                    missed[f"by {text_of(guards[0])} an agent can switch off its own protection"] = None
                 try:
                     new = [place for place in places if not _is_in(place, found)]
                     closed = self._take(new, reached, left)
@@ -251,6 +256,13 @@ def _is_let_pass(reached: Reached) -> bool:
     anywhere = reached.names is None or (reached.makes and not reached.names)
     somewhere = reached.somewhere and anywhere and not reached.deletes
     return somewhere and _is_shared(os.fsencode(reached.really or reached.path))
+
+
+def _means(reached: Reached, called: bytes, path: bytes) -> bool:
+    """Whether what is written there may be this file, which is in it, or is it."""
+    if called.endswith(b"*"):
+        return path.startswith(called[:-1])
+    return path == called or ((reached.deletes or reached.somewhere) and is_below(path, called))
 
 
 def _holds(place: bytes, path: bytes) -> bool:

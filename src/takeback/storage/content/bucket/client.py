@@ -15,7 +15,6 @@ from takeback.storage.journal.postgres.session import Backoff
 from takeback.system import crash_points
 
 PATIENCE_S = 15.0
-SCHEMES = ("s3://", "file://")
 ASKED = crash_points.crash_point("bucket-asked")
 
 T = TypeVar("T")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from takeback.errors import BackendError
+from takeback.ports.lock import Lock
 from takeback.ports.progress import Progress
 from takeback.storage.content.bucket import objects
 from takeback.storage.content.bucket.listing import at_once
@@ -22,10 +22,6 @@ WHOLE_BYTES_MAX = 4 << 20
 
 FETCHED = crash_points.crash_point("fetch-read")
 KEPT = crash_points.crash_point("fetch-kept")
-
-
-class Lock(Protocol):
-    def tried(self) -> AbstractContextManager[bool]: ...
 
 
 class Fetching:

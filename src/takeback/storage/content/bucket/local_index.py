@@ -63,7 +63,7 @@ class Listed(NamedTuple):
     damage: str = ""
 
 
-class LocalIndex:
+class LocalIndex(at_fork.ConnectionHolder):
     """A small database, for any number of threads and processes of this machine."""
 
     def __init__(self, path: Path) -> None:

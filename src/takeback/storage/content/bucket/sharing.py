@@ -11,16 +11,15 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 from takeback.core.leases import Blocked, Holder
 from takeback.errors import BackendError, CorruptionError
-from takeback.ports.content import Shelf
+from takeback.ports.content import Shelf, Swept
 from takeback.ports.journal import Finding
 from takeback.ports.leases import LeaseStore
+from takeback.ports.lock import Lock
 from takeback.ports.progress import Progress, silent
 from takeback.storage.content.bucket import listing, objects, sweep, verify
 from takeback.storage.content.bucket.client import Bucket
@@ -29,7 +28,7 @@ from takeback.storage.content.bucket.fetch import Fetching
 from takeback.storage.content.bucket.listing import Listing
 from takeback.storage.content.bucket.local_index import TICKETS, Listed, LocalIndex, Ticket
 from takeback.storage.content.bucket.shelf import BucketShelf
-from takeback.storage.content.names import Swept, lost
+from takeback.storage.content.names import lost
 from takeback.storage.content.packs import PackStore
 from takeback.storage.content.packs.format.catalog import pack_path
 from takeback.storage.content.packs.format.log import Pack
@@ -48,10 +47,6 @@ NOTED = crash_points.crash_point("share-noted")
 SHARED = crash_points.crash_point("share-done")
 TICKET_TAKEN = crash_points.crash_point("share-ticket-taken")
 LISTED = crash_points.crash_point("share-listed")
-
-
-class Lock(Protocol):
-    def tried(self) -> AbstractContextManager[bool]: ...
 
 
 class SharedStore(PackStore):

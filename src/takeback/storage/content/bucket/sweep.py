@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from takeback.errors import CorruptionError
+from takeback.ports.content import Swept
 from takeback.ports.journal import Finding
 from takeback.ports.progress import Progress
 from takeback.storage.content.bucket import listing
 from takeback.storage.content.bucket.local_index import TICKETS, Ticket
 from takeback.storage.content.bucket.objects import ROW_BYTES, Piece
-from takeback.storage.content.names import Swept, text_name
+from takeback.storage.content.names import text_name
 from takeback.storage.content.packs.format import zstd
 from takeback.storage.content.packs.format.record import PackRecord
 from takeback.system import crash_points

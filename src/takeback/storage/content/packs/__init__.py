@@ -13,18 +13,13 @@ Files of up to 4 MiB are one blob; larger ones are blocks, named by lists (conte
 
 from takeback.storage.content.file_content import Content
 from takeback.storage.content.memory import MemoryBlobs
-from takeback.storage.content.names import Blobs, Sink, Source, Stats, Swept, raw_name, text_name
+from takeback.storage.content.names import raw_name, text_name
 from takeback.storage.content.packs.store import PackStore
 
 __all__ = [
-    "Blobs",
     "Content",
     "MemoryBlobs",
     "PackStore",
-    "Sink",
-    "Source",
-    "Stats",
-    "Swept",
     "raw_name",
     "text_name",
 ]

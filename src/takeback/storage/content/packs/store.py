@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from blake3 import blake3
 
 from takeback.errors import BackendError, CorruptionError
-from takeback.ports.content import Shelf
+from takeback.ports.content import Stats, Swept
 from takeback.ports.journal import Finding
 from takeback.ports.progress import Progress, silent
-from takeback.storage.content.names import Stats, Swept, lost, not_read, not_written, text_name
+from takeback.storage.content.names import lost, not_read, not_written, text_name
 from takeback.storage.content.packs import sweep as packs_sweep
 from takeback.storage.content.packs import verify
 from takeback.storage.content.packs.appender import LOG_ROWS_MAX, PACK_BYTES_MAX, Appender
@@ -26,6 +26,7 @@ from takeback.storage.content.packs.format.record import PACK_HEAD_BYTES
 from takeback.storage.content.packs.ingest import parts
 from takeback.storage.content.packs.reader import PackReader, UnreadableBlob
 from takeback.storage.content.packs.snapshot import StoreSnapshot, scan
+from takeback.storage.content.unshared import UnsharedStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,7 +63,7 @@ def _reading(method: Callable[Concatenate[PackStore, P], R]) -> Callable[Concate
     return update_wrapper(guarded, method)
 
 
-class PackStore:
+class PackStore(UnsharedStore):
     """Blobs in a folder of their own. One process writes, under the workspace lock; any number read."""
 
     def __init__(
@@ -191,60 +192,6 @@ class PackStore:
     def adopt(self, finished: Iterable[parts.PackPart]) -> None:
         """Take in the packs that workers have finished. Durable when this returns."""
         parts.adopt(self._appender, finished)
-
-    # Sharing: this store is on one machine, and has nobody to share with.
-
-    @cached_property
-    def shelf(self) -> Shelf | None:
-        """Where what is no content can be put for other machines."""
-        return None
-
-    def share(self, progress: Progress = silent) -> Collection[int]:
-        """Bring all that is durable here to where other machines find it; nothing to do, if it is there.
-
-        Gives the leases under which it may be named: a clean-up elsewhere ends them before it removes anything.
-        """
-        return ()
-
-    def fetch(self, digests: Iterable[bytes], progress: Progress = silent) -> None:
-        """Have all of these on this machine, proved. Raises ContentGone if one is nowhere. Under the lock."""
-        if missing := self.missing(digests):
-            raise lost(next(iter(missing)))
-
-    def shared_bytes(self) -> int:
-        """How much room it takes where it is shared, as far as this machine knows. Nobody is asked."""
-        return 0
-
-    def unshared(self, digests: Iterable[bytes]) -> set[bytes]:
-        """Those that other machines could not find."""
-        return set(digests)
-
-    def renew(self) -> None:
-        """After a lease that `share` gave was lost: look at everything again under another one."""
-
-    def check_shared(
-        self,
-        live: Collection[bytes],
-        *,
-        deep: bool = False,
-        progress: Progress = silent,
-    ) -> Iterator[Finding]:
-        """What of the live content other machines would not find; `deep` reads and proves it."""
-        return iter(())
-
-    def sweep_shared(
-        self,
-        live: set[bytes],
-        again: Callable[[], set[bytes]],
-        *,
-        thorough: bool = False,
-        progress: Progress = silent,
-    ) -> Swept:
-        """Remove from where it is shared what is not live. `again` tells what is, when it is called.
-
-        Leaves what is among much that is live, unless it is `thorough`.
-        """
-        return Swept()
 
     # Keeping house
 

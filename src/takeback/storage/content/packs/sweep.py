@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set as AbstractSet
 
+from takeback.ports.content import Swept
 from takeback.ports.journal import Finding
 from takeback.ports.progress import Progress, silent
-from takeback.storage.content.names import KEEP_SHARE, NO_ROOM, Swept, text_name
+from takeback.storage.content.names import KEEP_SHARE, NO_ROOM, text_name
 from takeback.storage.content.packs.appender import Appender
 from takeback.storage.content.packs.format import catalog as catalogs
 from takeback.storage.content.packs.format import record, zstd

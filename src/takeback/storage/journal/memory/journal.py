@@ -1,35 +1,79 @@
-"""A journal that lives as long as its process: for tests, and for whoever wants no file."""
+"""A journal that lives as long as its process: for short-lived agents and users' tests, `store="memory"`."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
 
+from takeback.core import ids
 from takeback.core.events import Event
 from takeback.core.record import Record
+from takeback.errors import UsageError
 from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
-from takeback.storage.journal.batch import NOTHING, Batch, JournalRow, cut, missing, record_of, refuse_lost
-from takeback.storage.journal.memory.leases import InMemoryLeases
-from takeback.storage.journal.memory.outbox import InMemoryOutbox
+from takeback.ports.relocation import Stored
+from takeback.storage.journal.batch import NOTHING, Batch, JournalRow, cut, record_of, refuse_lost
+from takeback.storage.journal.leases import StoredLeases
+from takeback.storage.journal.memory.lease_table import InMemoryLeaseTable
+from takeback.storage.journal.memory.outbox_table import InMemoryOutboxTable
 from takeback.storage.journal.memory.relocation import InMemoryMoving
+from takeback.storage.journal.outbox import StoredOutbox
+from takeback.storage.journal.stored_journal import EventTable, StoredJournal
 from takeback.storage.journal.verify import audit
 from takeback.system.clock import SystemClock
 
+T = TypeVar("T")
 
-class InMemoryJournal:
-    """The whole contract but durability. `rows` and `anchored` are open to tests that tamper with them."""
+
+class InMemoryEventTable(EventTable[None]):
+    """The events in the list of a journal."""
+
+    def __init__(self, journal: InMemoryJournal) -> None:
+        self._journal = journal
+
+    def head(self, db: None, stream: str | None = None) -> Head:
+        rows = self._journal.rows
+        if stream is None:
+            return Head(rows[-1].seq, rows[-1].digest) if rows else NOTHING
+        last = next((row for row in reversed(rows) if row.stream == stream), None)
+        return Head(last.n, last.digest) if last else NOTHING
+
+    def count_at(self, db: None, stream: str, seq: int) -> int:
+        upto = (row.n for row in reversed(self._journal.rows) if row.stream == stream and row.seq <= seq)
+        return next(upto, 0)
+
+    def get(self, db: None, seq: int) -> Stored | None:
+        near = self._journal.rows[max(0, seq - 1) : max(0, seq)]
+        return next((row for row in near if row.seq == seq), None)
+
+    def find(self, db: None, key: str) -> tuple[Record, ...]:
+        return tuple(record_of(row) for row in self._journal.rows if key and row.key == key)
+
+    def page(self, db: None, start: int, end: int, stream: str | None = None) -> list[Stored]:
+        if stream is None:
+            return [row for row in self._journal.rows if start < row.seq <= end]
+        return [row for row in self._journal.rows if row.stream == stream and start < row.n <= end]
+
+
+class InMemoryJournal(StoredJournal[None]):
+    """The whole contract but durability. `rows` and `anchors` are open to tests that tamper with them."""
 
     seats = None
 
     def __init__(self, *, clock: Clock | None = None) -> None:
+        super().__init__(InMemoryEventTable(self))
         self.rows: list[JournalRow] = []
-        self.anchored: dict[int, str] = {}
+        self.anchors: dict[int, str] = {}
         self._clock = clock or SystemClock()
+        self._process = os.getpid()
         self.lock = threading.RLock()
         self.moving = InMemoryMoving(self)
-        self.leases = InMemoryLeases(self._clock.now_us, self.lock, refuse=self.moving.refuse)
-        self.outbox = InMemoryOutbox(self, self._clock.now_us, self.lock)
+        self.lease_table = InMemoryLeaseTable(self.moving.refuse)
+        self.leases = StoredLeases(self, self.lease_table, self._clock.now_us)
+        self.outbox_table = InMemoryOutboxTable(self._clock.now_us, self.moving.refuse)
+        self.outbox = StoredOutbox(self, self.outbox_table)
 
     def append(
         self,
@@ -38,62 +82,63 @@ class InMemoryJournal:
         stream: str,
         expect: int | None = None,
         key: str = "",
-        durable: bool = True,  # noqa: ARG002  nothing here survives its process
+        durable: bool = True,
         fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         batch = Batch(tuple(events), stream, expect, key)
+        self._refuse_forked()
         with self.lock:
             if earlier := self.find(key):
                 return batch.answer(earlier)
             self.moving.refuse()
-            refuse_lost(fences, self.leases.held(fences))
-            last, anchored = self.head().count, max(self.anchored, default=0)
+            refuse_lost(fences, self.lease_table.held(None, fences))
+            last, anchored = self.head().count, max(self.anchors, default=0)
             if anchored > last:
                 raise cut(last, anchored)
             seq = last + 1
             head = self.head(batch.stream_at(seq))
             rows, records = batch.seal(seq=seq, head=head, at_us=self._clock.now_us())
             self.rows += [JournalRow(*row) for row in rows]
-            self.anchored |= {record.seq: record.digest for record in records}
-            self.outbox.project(records)
+            self.anchors |= {record.seq: record.digest for record in records}
+            self.outbox_table.project(None, records)
             return records
 
-    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
+    def ask(self, work: Callable[[None], T]) -> T:
         with self.lock:
-            rows = self.rows[:]
-        return _read(rows, max(0, after), stream)
+            return work(None)
 
-    def get(self, seq: int) -> Record | None:
-        with self.lock:
-            found = [row for row in self.rows[max(0, seq - 1) : seq] if row.seq == seq]
-        return record_of(found[0]) if found else None
+    change = ask
 
-    def find(self, key: str) -> tuple[Record, ...]:
+    def decide(
+        self,
+        work: Callable[[None], Sequence[Event]],
+        *,
+        durable: bool = True,
+        seated: bool = False,
+    ) -> None:
         with self.lock:
-            return tuple(record_of(row) for row in self.rows if key and row.key == key)
+            if events := work(None):
+                self.append(events, stream=ids.WORKSPACE)
 
-    def head(self, stream: str | None = None) -> Head:
-        with self.lock:
-            if stream is None:
-                return Head(self.rows[-1].seq, self.rows[-1].digest) if self.rows else NOTHING
-            last = next((row for row in reversed(self.rows) if row.stream == stream), None)
-            return Head(last.n, last.digest) if last else NOTHING
+    def _refuse_forked(self) -> None:
+        """What a copy of the process wrote into its copy of the memory would be lost without a word."""
+        if os.getpid() != self._process:
+            raise UsageError(
+                f"this history is in the memory of process {self._process}, and this is a fork of it; nothing was "
+                "recorded",
+                hint="record it in the process that opened the workspace, or open it without store='memory'",
+            )
 
     def check(self) -> Iterator[Finding]:
         with self.lock:
-            rows, anchored = self.rows[:], dict(self.anchored)
+            rows, anchored = self.rows[:], dict(self.anchors)
         return audit(rows, anchored)
+
+    def durable_head(self) -> Head:
+        return self.head()
 
     def sync(self) -> None:
         """Nothing outlives the process."""
 
     def close(self) -> None:
         """Nothing to let go."""
-
-
-def _read(rows: list[JournalRow], after: int, stream: str | None) -> Iterator[Record]:
-    for expected, row in enumerate(rows[after:], after + 1):
-        if row.seq != expected:
-            raise missing(expected)
-        if stream in (None, row.stream):
-            yield record_of(row)

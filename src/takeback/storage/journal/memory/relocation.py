@@ -3,63 +3,69 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from takeback.core.intents import IntentState
+from takeback.core.leases import Lease
+from takeback.core.record import Record
 from takeback.ports.relocation import QueueRow, Stored
 from takeback.storage.journal.batch import JournalRow
-from takeback.storage.journal.relocation import moved, next_of, refuse_at_work, refuse_open, refuse_shutting
+from takeback.storage.journal.relocation import StoredMoving, moved
 
 if TYPE_CHECKING:
     from takeback.storage.journal.memory.journal import InMemoryJournal
 
 
-class InMemoryMoving:
+class InMemoryMoving(StoredMoving[None]):
     """The whole contract but durability."""
 
+    _journal: InMemoryJournal
+
     def __init__(self, journal: InMemoryJournal) -> None:
-        self._journal = journal
-        self._notice = ""
+        super().__init__(journal)
+        self._said = ""
 
     def refuse(self) -> None:
         """For whoever is about to write."""
-        if self._notice:
-            raise moved(self._notice)
+        if self._said:
+            raise moved(self._said)
 
-    def shut(self, notice: str, *, at: int | None = None) -> None:
-        journal = self._journal
-        with journal.lock:
-            refuse_shutting(at, journal.head().count)
-            if not self._notice:
-                refuse_at_work(journal.outbox.counts().get(IntentState.CLAIMED, 0), journal.leases.all())
-            self._notice = notice
+    def _hold(self, work: Callable[[None], None]) -> None:
+        self._journal.ask(work)
 
-    def reopen(self) -> None:
-        self._notice = ""
+    def _notice(self, db: None) -> str:
+        return self._said
 
-    def notice(self) -> str:
-        return self._notice
+    def _set_notice(self, db: None, notice: str) -> None:
+        self._said = notice
 
-    def rows(self, *, after: int = 0) -> Iterator[Stored]:
-        return iter([row[:] for row in self._journal.rows[after:]])
+    def _claimed(self, db: None) -> int:
+        return self._journal.outbox_table.counts(db).get(IntentState.CLAIMED, 0)
 
-    def adopt(self, rows: Sequence[Stored], queue: Sequence[QueueRow] = (), fence: int = 0) -> None:
-        journal = self._journal
-        with journal.lock:
-            refuse_open(self._notice)
-            present = journal.rows
-            fresh, records = next_of(rows, len(present), lambda seq: present[seq - 1], journal.head)
-            journal.rows += [JournalRow(*row) for row in fresh]
-            journal.anchored |= {record.seq: record.digest for record in records}
-            journal.outbox.project(records)
-            journal.outbox.adopt(queue)
-            journal.leases.skip(fence)
+    def _leases(self, db: None) -> Collection[Lease]:
+        return self._journal.lease_table.leases(db)
 
-    def queue(self, *, after: int = 0, limit: int = 1000) -> Sequence[QueueRow]:
-        with self._journal.lock:
-            behind = (row for row in self._journal.outbox.known() if row.id > after)
-            return list(itertools.islice(behind, limit))
+    def _take_in(
+        self,
+        db: None,
+        fresh: Sequence[Stored],
+        records: Sequence[Record],
+        queue: Sequence[QueueRow],
+        fence: int,
+    ) -> None:
+        self._journal.rows += [JournalRow(*row) for row in fresh]
+        self._journal.anchors |= {record.seq: record.digest for record in records}
+        self._journal.outbox_table.project(db, records)
+        self._journal.outbox_table.adopt(queue)
+        self._journal.lease_table.skip(fence)
 
-    def fence(self) -> int:
-        return self._journal.leases.last
+    def _queue(self, db: None, after: int, limit: int) -> list[QueueRow]:
+        behind = (row for row in self._journal.outbox_table.known() if row.id > after)
+        return list(itertools.islice(behind, limit))
+
+    def _fence(self, db: None) -> int:
+        return self._journal.lease_table.last
+
+    def _keep_anchor(self) -> None:
+        """It is never lost."""

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from takeback.storage.journal.postgres import schema
-from takeback.storage.journal.postgres.errors import explain, is_lost
-from takeback.system.postgres_address import called, driver, parsed
+from takeback.storage.journal.postgres.errors import ERRORS, NOTHING_RECORDED, explain, is_lost
+from takeback.system.postgres import connect, translated
+from takeback.system.postgres_address import called, driver
 
 if TYPE_CHECKING:
     import psycopg
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     Db = psycopg.Connection[tuple[Any, ...]]
 
 BUSY_S = 10.0
-CONNECT_S = 5
 SILENCE_S = 15
 """After so long without an answer from the other machine a connection counts as lost."""
 ABANDONED_S = 30
@@ -46,19 +46,14 @@ class Address:
 
     def check(self) -> None:
         """Whether one could work with it. Raises BackendError with what is wrong."""
-        try:
+        with translated(ERRORS, self.name, NOTHING_RECORDED):
             self.connect().close()
-        except driver().Error as error:
-            raise explain(error, self.name) from error
 
     @contextmanager
     def visiting(self) -> Iterator[Db]:
         """A connection that changes nothing there, not even to make tables. Raises BackendError."""
-        try:
-            with self._connect() as db:
-                yield db
-        except driver().Error as error:
-            raise explain(error, self.name, "Nothing was changed in it") from error
+        with translated(ERRORS, self.name, "Nothing was changed in it"), self._connect() as db:
+            yield db
 
     def connect(self) -> Db:
         """A new connection, with the tables seen to. Raises what the driver raises where it is worth another try."""
@@ -79,15 +74,11 @@ class Address:
         return db
 
     def _connect(self) -> Db:
-        given = parsed(self._dsn)
         limits = {
-            "connect_timeout": CONNECT_S,
             "keepalives_idle": SILENCE_S // 3,
             "keepalives_interval": SILENCE_S // 3,
             "keepalives_count": 2,
             "tcp_user_timeout": SILENCE_S * 1000,
             "application_name": "takeback",
         }
-        more = {name: value for name, value in limits.items() if name not in given}
-        db: Db = driver().connect(self._dsn, autocommit=True, **more)
-        return db
+        return connect(self._dsn, autocommit=True, limits=limits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from takeback.errors import BackendError, CorruptionError, TakebackError
+from takeback.system.postgres import Translation, translate
 from takeback.system.postgres_address import driver, first_line
 
 NOTHING_RECORDED = "Nothing was recorded"
@@ -38,56 +39,7 @@ def is_lost(error: BaseException) -> bool:
 
 def explain(error: Any, name: str, world: str = NOTHING_RECORDED) -> TakebackError:
     """Translate at the port. `world` says how things are now; no secret of the address is in an error."""
-    pg = driver()
-    text = first_line(error)
-    match error:
-        case pg.errors.DiskFull() | pg.errors.OutOfMemory():
-            return BackendError(
-                f"the server of {name} has no room left: {text}. {world}",
-                hint="free some space on the server, and try again",
-                retryable=True,
-            )
-        case pg.errors.LockNotAvailable() | pg.errors.QueryCanceled() | pg.errors.DeadlockDetected():
-            return BackendError(
-                f"{name} is busy: another process has been writing for too long. {world}",
-                hint="try again; if it stays so, see what the server's pg_stat_activity shows",
-                retryable=True,
-            )
-        case pg.errors.InsufficientPrivilege() | pg.errors.ReadOnlySqlTransaction():
-            return BackendError(f"{name} cannot be written to: {text}. {world}", hint=_RIGHTS)
-        case pg.errors.UndefinedTable() | pg.errors.UndefinedColumn() | pg.errors.InvalidSchemaName():
-            return CorruptionError(
-                f"{name} lacks a table of Takeback: {text}. {world}",
-                hint="restore the schema takeback_store from a backup of the database",
-            )
-        case pg.errors.DataCorrupted() | pg.errors.IndexCorrupted() | pg.errors.IntegrityError():
-            return CorruptionError(
-                f"{name} is damaged: {text}. {world}",
-                hint="`takeback verify` shows what is damaged; restore the database from a backup",
-            )
-    if _FULL in text:
-        return BackendError(
-            f"{name} has no connection left: {text}. {world}",
-            hint="try again when others have ended; how many there may be is set by max_connections of the server, "
-            "and CONNECTION LIMIT of the role",
-            retryable=True,
-        )
-    if "failed to resolve host" in text:
-        return BackendError(
-            f"{name} cannot be found: {text}. {world}",
-            hint="see the host in the store's address, and the network",
-            retryable=True,
-        )
-    if _refused(error):
-        return BackendError(
-            f"{name} lets nobody in with this address: {text}. {world}",
-            hint="see user, password and database of the store's address",
-        )
-    if isinstance(error, pg.OperationalError | pg.InterfaceError):
-        return BackendError(
-            f"{name} cannot be reached: {text}. {world}", hint=_OUT_OF_REACH, retryable=is_lost(error)
-        )
-    return BackendError(f"{name} refused: {text}. {world}", hint="see the log of the server")
+    return translate(error, ERRORS, name, world)
 
 
 def _refused(error: Any) -> bool:
@@ -105,3 +57,71 @@ def _refused(error: Any) -> bool:
 def is_known_key(error: BaseException) -> bool:
     """Whether a key was used before, which whoever holds the row finds out about."""
     return isinstance(error, driver().errors.UniqueViolation)
+
+
+ERRORS = (
+    Translation(
+        "DiskFull OutOfMemory",
+        BackendError,
+        "the server of {name} has no room left: {text}. {world}",
+        "free some space on the server, and try again",
+        retryable=True,
+    ),
+    Translation(
+        "LockNotAvailable QueryCanceled DeadlockDetected",
+        BackendError,
+        "{name} is busy: another process has been writing for too long. {world}",
+        "try again; if it stays so, see what the server's pg_stat_activity shows",
+        retryable=True,
+    ),
+    Translation(
+        "InsufficientPrivilege ReadOnlySqlTransaction",
+        BackendError,
+        "{name} cannot be written to: {text}. {world}",
+        _RIGHTS,
+    ),
+    Translation(
+        "UndefinedTable UndefinedColumn InvalidSchemaName",
+        CorruptionError,
+        "{name} lacks a table of Takeback: {text}. {world}",
+        "restore the schema takeback_store from a backup of the database",
+    ),
+    Translation(
+        "DataCorrupted IndexCorrupted IntegrityError",
+        CorruptionError,
+        "{name} is damaged: {text}. {world}",
+        "`takeback verify` shows what is damaged; restore the database from a backup",
+    ),
+    Translation(
+        "Error",
+        BackendError,
+        "{name} has no connection left: {text}. {world}",
+        "try again when others have ended; how many there may be is set by max_connections of the server, "
+        "and CONNECTION LIMIT of the role",
+        retryable=True,
+        when=lambda error: _FULL in first_line(error),
+    ),
+    Translation(
+        "Error",
+        BackendError,
+        "{name} cannot be found: {text}. {world}",
+        "see the host in the store's address, and the network",
+        retryable=True,
+        when=lambda error: "failed to resolve host" in first_line(error),
+    ),
+    Translation(
+        "OperationalError",
+        BackendError,
+        "{name} lets nobody in with this address: {text}. {world}",
+        "see user, password and database of the store's address",
+        when=_refused,
+    ),
+    Translation(
+        "OperationalError InterfaceError",
+        BackendError,
+        "{name} cannot be reached: {text}. {world}",
+        _OUT_OF_REACH,
+        retryable=is_lost,
+    ),
+    Translation("Error", BackendError, "{name} refused: {text}. {world}", "see the log of the server"),
+)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from takeback.core.events import Event
 from takeback.core.ids import WORKSPACE
@@ -27,7 +27,7 @@ from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.anchor import Anchoring
-from takeback.storage.journal.batch import Batch, missing, record_of
+from takeback.storage.journal.batch import Batch
 from takeback.storage.journal.group_commit import (
     JournalHeads,
     Line,
@@ -38,7 +38,9 @@ from takeback.storage.journal.group_commit import (
     seal,
     streams_of,
 )
-from takeback.storage.journal.postgres import leases, outbox_table, statements, undurable
+from takeback.storage.journal.leases import StoredLeases
+from takeback.storage.journal.outbox import StoredOutbox
+from takeback.storage.journal.postgres import outbox_table, statements, undurable
 from takeback.storage.journal.postgres.connection import BUSY_S, Address
 from takeback.storage.journal.postgres.errors import (
     IN_DOUBT,
@@ -47,11 +49,13 @@ from takeback.storage.journal.postgres.errors import (
     is_known_key,
     is_lost,
 )
+from takeback.storage.journal.postgres.lease_table import PostgresLeaseTable
 from takeback.storage.journal.postgres.notify import Bell
-from takeback.storage.journal.postgres.outbox import PostgresOutbox
+from takeback.storage.journal.postgres.outbox_table import PostgresOutboxTable
 from takeback.storage.journal.postgres.relocation import PostgresMoving
 from takeback.storage.journal.postgres.seats import SEAT_S, PostgresSeats
 from takeback.storage.journal.postgres.session import Backoff, PostgresSession
+from takeback.storage.journal.stored_journal import HIGHEST, StoredJournal
 from takeback.storage.journal.verify import audit
 from takeback.system.clock import SystemClock
 from takeback.system.crash_points import crash_point, reach
@@ -60,6 +64,8 @@ if TYPE_CHECKING:
     import psycopg
 
     Db = psycopg.Connection[tuple[Any, ...]]
+
+T = TypeVar("T")
 
 PATIENCE_S = 15.0
 """How long a server that went away is waited for."""
@@ -75,7 +81,7 @@ COMMITTED = crash_point("journal-committed")
 ANCHORED = crash_point("journal-anchored")
 
 
-class PostgresJournal:
+class PostgresJournal(StoredJournal["Db"]):
     """The journal of the workspace of this name, in the database at `dsn`; `anchor` is a file on this machine."""
 
     def __init__(
@@ -92,6 +98,7 @@ class PostgresJournal:
         may_sit: bool = True,
     ) -> None:
         """Without a `place` it appends wherever the workspace sits."""
+        super().__init__(statements.PostgresEventTable(lambda: self._id))
         self.address = Address(dsn, busy_s=busy_s)
         self._anchoring = Anchoring(anchor, "the database", catch_up_max=CATCH_UP_MAX)
         self.anchor = self._anchoring.file
@@ -104,11 +111,13 @@ class PostgresJournal:
         self._bell = Bell(self.address, workspace)
         self._waiting = threading.Lock()
         self._session = PostgresSession(self.address, workspace, patience_s, self._renewed, self._forked)
-        self.outbox = PostgresOutbox(self._session, self.decide)
-        self.leases = leases.PostgresLeases(self._session, self.decide, self._clock.now_us)
-        at = self._session, self.decide, self._clock.now_us
+        self.lease_table = PostgresLeaseTable(self._session)
+        self.outbox_table = PostgresOutboxTable(self._session)
+        self.outbox = StoredOutbox(self, self.outbox_table)
+        self.leases = StoredLeases(self, self.lease_table, self._clock.now_us)
+        at = self._session, self.decide, self.lease_table, self._clock.now_us
         self.seats = PostgresSeats(*at, place, ttl_s=seat_s, may_sit=may_sit) if place else None
-        self.moving = PostgresMoving(self._session, self.leases.listed, self.anchor)
+        self.moving = PostgresMoving(self, self._session)
         self._session.open()
 
     # Appending
@@ -191,11 +200,20 @@ class PostgresJournal:
         self._finish(sealed)
         return True
 
-    def decide(self, work: Callable[[Db], Sequence[Event]], *, seated: bool = False) -> None:
-        """For the outbox: look and write inside of a transaction, and append what is to be said to the workspace.
+    def ask(self, work: Callable[[Db], T]) -> T:
+        return self._session.ask(work)
 
-        Where the connection is lost and it is not known to be done, it is done again.
-        """
+    def change(self, work: Callable[[Db], T]) -> T:
+        # Without the end of the journal, which others may be holding; and durable, as every statement is.
+        return self._session.ask(work)
+
+    def decide(
+        self,
+        work: Callable[[Db], Sequence[Event]],
+        *,
+        durable: bool = True,  # noqa: ARG002  a server that forgot a claim would give it to another
+        seated: bool = False,
+    ) -> None:
         said: list[PendingAppend] = []
 
         def group(db: Db) -> Sequence[PendingAppend]:
@@ -242,7 +260,7 @@ class PostgresJournal:
             if not streams <= ends.keys():
                 ends = {**ends, **statements.ends(db, self._id, streams)}
             fences = fences_of(group)
-            held = leases.held(db, self._id, fences) if fences else ()
+            held = self.lease_table.held(db, fences) if fences else ()
             sealed = seal(group, JournalHeads(head, ends), earlier, self._clock.now_us(), held)
             reach(INSIDE)
             if sealed.rows:
@@ -250,7 +268,7 @@ class PostgresJournal:
                 statements.write(
                     db, self._id, head, sealed.rows, sealed.parts, durable=sealed.durable, seat=seat
                 )
-                outbox_table.project(db, self._id, sealed.records)
+                self.outbox_table.project(db, sealed.records)
             elif sealed.durable:
                 # Whoever committed what is answered now may not have waited until it was durable.
                 statements.touch(db, self._id)
@@ -279,7 +297,7 @@ class PostgresJournal:
         """Find out what became of a write without an answer. Nothing more can come of it: its row is held by us."""
         if self._doubt and self._doubt.rows:
             first = self._doubt.rows[0]
-            found = statements.get(db, self._id, first[0])
+            found = self.events.get(db, first[0])
             if found and found[4] == first[4]:
                 self._finish(self._doubt)
             elif self.seats:
@@ -307,25 +325,6 @@ class PostgresJournal:
 
     # Reading
 
-    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
-        end = self.head(stream).count
-        if stream is None:
-            return self._records(max(0, after), end, stream)
-        seen = min(max(0, after), statements.HIGHEST)
-        return self._records(
-            self._session.ask(lambda db: statements.count_at(db, self._id, stream, seen)), end, stream
-        )
-
-    def get(self, seq: int) -> Record | None:
-        row = self._session.ask(lambda db: statements.get(db, self._id, seq))
-        return record_of(row) if row else None
-
-    def find(self, key: str) -> tuple[Record, ...]:
-        return self._session.ask(lambda db: statements.find(db, self._id, key))
-
-    def head(self, stream: str | None = None) -> Head:
-        return self._session.ask(lambda db: statements.head(db, self._id, stream))
-
     def check(self) -> Iterator[Finding]:
         # The anchor first: it is then never ahead of what is read after it, whoever appends meanwhile.
         anchored, findings = self._anchoring.read(is_needed=self.head().count > 0)
@@ -342,27 +341,12 @@ class PostgresJournal:
         with self._waiting:
             return self._bell.wait(after, timeout_s)
 
-    def _records(self, at: int, end: int, stream: str | None) -> Iterator[Record]:
-        """Records by place, in the journal or in a stream; pages keep both memory and transactions short."""
-        column = 0 if stream is None else 2
-        while at < end:
-            rows = self._page(at, end, stream)
-            if not rows:
-                raise missing(at + 1, stream)
-            for row in rows:
-                at += 1
-                if row[column] != at:
-                    raise missing(at, stream)
-                yield record_of(row)
-
     def _rows(self) -> Iterator[Stored]:
+        """Every row, also where some are missing."""
         at = statements.LOWEST
-        while rows := self._page(at, statements.HIGHEST, None):
+        while rows := self.page(at, HIGHEST):
             yield from rows
             at = rows[-1][0]
-
-    def _page(self, at: int, end: int, stream: str | None) -> list[Stored]:
-        return self._session.ask(lambda db: statements.page(db, self._id, at, end, stream))
 
     # Coming and going
 
@@ -386,6 +370,9 @@ class PostgresJournal:
     @property
     def _seat(self) -> int:
         return self.seats.fence if self.seats else 0
+
+    def durable_head(self) -> Head:
+        return self._anchoring.last()
 
     def sync(self) -> None:
         if self._loose:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.intents import IntentState, Queued
 from takeback.core.record import Record
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.batch import record_of
+from takeback.storage.journal.outbox import OutboxTable, moved, queued_of
+from takeback.storage.journal.postgres.session import PostgresSession
 
 if TYPE_CHECKING:
     import psycopg
@@ -95,12 +95,6 @@ _HOLD_MINE = (
     b" WHERE o.workspace = %s AND o.id = m.id FOR UPDATE) AS h"
     b" WHERE h.fence = m.fence AND h.owner = m.owner AND h.state = 'claimed'"
 )
-_MINE = (
-    b"SELECT o.workspace, o.id FROM takeback_store.outbox o,"
-    b" unnest(%b::bigint[], %b::bigint[], %b::text[]) AS m(id, fence, owner)"
-    b" WHERE o.workspace = %s AND o.id = m.id AND o.fence = m.fence AND o.owner = m.owner AND o.state = 'claimed'"
-    b" ORDER BY o.id FOR UPDATE OF o"
-)
 _MINE = b"WITH mine AS (" + _HOLD_MINE + b") " + _OUTBOX
 _OF_MINE = b" FROM mine WHERE o.workspace = mine.workspace AND o.id = mine.id RETURNING o.workspace, o.id"
 _RESULTS = (
@@ -109,13 +103,101 @@ _RESULTS = (
 )
 _START = _MINE + b"started = %s" + _OF_MINE
 _RENEW = _MINE + b"lease = clock_timestamp() + %s * interval '1 second'" + _OF_MINE
+_ATTEMPTS = (
+    b"SELECT " + _EVENT + b" FROM takeback_store.outbox_attempts a JOIN takeback_store.events e"
+    b" ON e.workspace = a.workspace AND e.seq = a.seq WHERE a.workspace = %s AND a.intent = %s ORDER BY a.seq"
+)
+_OWNERS = b"SELECT DISTINCT owner FROM takeback_store.outbox WHERE workspace = %s AND state = 'claimed'"
+_COUNTS = b"SELECT state, count(*) FROM takeback_store.outbox WHERE workspace = %s GROUP BY state"
+_NEXT_DUE = (
+    b"SELECT coalesce(min(due_us), 0) FROM takeback_store.outbox WHERE workspace = %s AND state = 'due'"
+)
+
+
+class PostgresOutboxTable(OutboxTable["Db"]):
+    """The intents of one workspace."""
+
+    def __init__(self, session: PostgresSession) -> None:
+        self._session = session
+
+    @property
+    def _id(self) -> int:
+        return self._session.id
+
+    def project(self, db: Db, records: Sequence[Record]) -> None:
+        project(db, self._id, records)
+
+    def now_us(self, db: Db) -> int:
+        """The time of the server."""
+        return int(_value(db, b"SELECT " + _NOW_US, ()))
+
+    # Claims
+
+    def is_work(self, db: Db) -> bool:
+        return bool(_value(db, _IS_WORK, (self._id, self._id)))
+
+    def lapsed(self, db: Db, limit: int) -> list[Queued]:
+        return [_queued(row) for row in db.execute(_LAPSED, (self._id, limit))]
+
+    def claim(self, db: Db, owner: str, limit: int, lease_s: float, run: str) -> list[Queued]:
+        found = [id for (id,) in db.execute(_DUE, (self._id, run, limit))]
+        db.execute(_CLAIM, (owner, lease_s, self._id, found))
+        rows = db.execute(_QUEUED + b"AND o.id = ANY(%s)", (self._id, found))
+        queued = {one.id: one for one in map(_queued, rows)}
+        return [queued[ids.make(ids.INTENT, id)] for id in found]
+
+    def start(self, db: Db, queued: Sequence[Queued], *, begun: bool) -> frozenset[str]:
+        # Durable: a server that forgot it would let an intent be cancelled that is on its way.
+        return _names(db.execute(_START, (*_claims(queued), self._id, begun)))
+
+    def renew(self, db: Db, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
+        return _names(db.execute(_RENEW, (*_claims(queued), self._id, lease_s)))
+
+    def held_of(self, db: Db, queued: Sequence[Queued]) -> frozenset[str]:
+        return _names(db.execute(_HOLD_MINE, (*_claims(queued), self._id)))
+
+    def let_go(self, db: Db, queued: Queued) -> None:
+        db.execute(_OUTBOX + b"state = 'due', owner = ''" + _WHICH, (self._id, ids.seq_of(queued.id)))
+
+    def keep_results(self, db: Db, results: Mapping[str, bytes]) -> None:
+        given = [ids.seq_of(id) for id in results], list(results.values())
+        db.execute(_RESULTS, (*given, self._id))
+
+    # Looking
+
+    def one(self, db: Db, id: str, *, held: bool = False) -> Queued | None:
+        query = _QUEUED + b"AND o.id = %s" + (_HELD if held else b"")
+        row = db.execute(query, (self._id, ids.seq_of(id))).fetchone()
+        return _queued(row) if row else None
+
+    def of_owner(self, db: Db, owner: str) -> list[Queued]:
+        query = _QUEUED + b"AND o.state = 'claimed' AND o.owner = %s ORDER BY o.id" + _HELD
+        return [_queued(row) for row in db.execute(query, (self._id, owner))]
+
+    def owners(self, db: Db) -> list[str]:
+        return sorted(owner for (owner,) in db.execute(_OWNERS, (self._id,)))
+
+    def page(self, db: Db, states: Sequence[IntentState], after: int, limit: int, run: str) -> list[Queued]:
+        query = _QUEUED + b"AND o.state = ANY(%s) AND o.id > %s AND %s IN ('', o.run) ORDER BY o.id LIMIT %s"
+        given = (self._id, [state.value for state in states], after, run, limit)
+        return [_queued(row) for row in db.execute(query, given)]
+
+    def attempts(self, db: Db, id: str) -> list[Record]:
+        rows = db.execute(_ATTEMPTS, (self._id, ids.seq_of(id)))
+        return [record_of(cast("Stored", row)) for row in rows]
+
+    def counts(self, db: Db) -> dict[IntentState, int]:
+        return {IntentState(state): count for state, count in db.execute(_COUNTS, (self._id,))}
+
+    def next_due_us(self, db: Db) -> int:
+        return int(_value(db, _NEXT_DUE, (self._id,)))
 
 
 # What each event does
 
 
 def project(db: Db, workspace: int, records: Iterable[Record]) -> None:
-    """Let the outbox follow the journal; inside the transaction that writes these records."""
+    """Let the outbox of a workspace follow its journal; inside the transaction that writes these records."""
     for follow, alike in _batches(records):
         follow(db, workspace, alike)
 
@@ -162,22 +244,15 @@ def _revived(db: Db, workspace: int, records: Sequence[Any]) -> None:
 
 
 def _moved(db: Db, workspace: int, records: Sequence[Any]) -> None:
-    failed = [r for r in records if isinstance(r.event, i.IntentAttempted | i.IntentDied)]
-    if failed:
-        db.execute(_FAILED, (workspace, *_columns([(ids.seq_of(r.event.intent), r.seq) for r in failed])))
+    made = [(ids.seq_of(record.event.intent), record, moved(record.event)) for record in records]
+    if failed := [(id, record.seq) for id, record, after in made if after.failed]:
+        db.execute(_FAILED, (workspace, *_columns(failed)))
     rows = [
-        (
-            ids.seq_of(record.event.intent),
-            i.AFTER[type(record.event)].value,
-            getattr(record.event, "attempt", 0),
-            getattr(record.event, "unsure", False),
-            getattr(record.event, "again_us", 0),
-            record.at_us,
-        )
-        for record in records
+        (id, after.state.value, after.attempt, after.unsure, after.due_us, record.at_us)
+        for id, record, after in made
     ]
-    moved = db.execute(_MOVED, (*_columns(rows), workspace))
-    if freed := sorted({order for order, state in moved if order is not None and state != IntentState.DUE}):
+    found = db.execute(_MOVED, (*_columns(rows), workspace))
+    if freed := sorted({order for order, state in found if order is not None and state != IntentState.DUE}):
         db.execute(_NEXT, (workspace, freed, workspace))
 
 
@@ -202,55 +277,6 @@ _PROJECT: dict[type, Follow] = {
 }
 
 
-# Claims
-
-
-def is_work(db: Db, workspace: int) -> bool:
-    """Whether something is due, or a lease has run out."""
-    return bool(_value(db, _IS_WORK, (workspace, workspace)))
-
-
-def now_us(db: Db) -> int:
-    """The time of the server."""
-    return int(_value(db, b"SELECT " + _NOW_US, ()))
-
-
-def lapsed(db: Db, workspace: int, limit: int) -> list[Queued]:
-    """Those whose lease has run out, held."""
-    return [_queued(row) for row in db.execute(_LAPSED, (workspace, limit))]
-
-
-def claim(db: Db, workspace: int, owner: str, limit: int, lease_s: float, run: str) -> list[Queued]:
-    """Take what is due."""
-    found = [id for (id,) in db.execute(_DUE, (workspace, run, limit))]
-    db.execute(_CLAIM, (owner, lease_s, workspace, found))
-    queued = {one.id: one for one in many(db, workspace, found)}
-    return [queued[ids.make(ids.INTENT, id)] for id in found]
-
-
-def start(db: Db, workspace: int, queued: Sequence[Queued], *, begun: bool) -> frozenset[str]:
-    return _names(db.execute(_START, (*_claims(queued), workspace, begun)))
-
-
-def renew(db: Db, workspace: int, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
-    return _names(db.execute(_RENEW, (*_claims(queued), workspace, lease_s)))
-
-
-def held_of(db: Db, workspace: int, queued: Sequence[Queued]) -> frozenset[str]:
-    """Those of these claims that still hold, kept so until the end of the transaction."""
-    return _names(db.execute(_HOLD_MINE, (*_claims(queued), workspace)))
-
-
-def let_go(db: Db, workspace: int, queued: Queued) -> None:
-    """Nothing was tried: it is due as before."""
-    db.execute(_OUTBOX + b"state = 'due', owner = ''" + _WHICH, (workspace, ids.seq_of(queued.id)))
-
-
-def keep_results(db: Db, workspace: int, results: Mapping[str, bytes]) -> None:
-    given = [ids.seq_of(id) for id in results], list(results.values())
-    db.execute(_RESULTS, (*given, workspace))
-
-
 def _claims(queued: Sequence[Queued]) -> tuple[list[int], list[int], list[str]]:
     claims = sorted((ids.seq_of(one.id), one.fence, one.owner) for one in queued)
     return [id for id, _, _ in claims], [fence for _, fence, _ in claims], [owner for _, _, owner in claims]
@@ -260,55 +286,6 @@ def _names(found: Iterable[tuple[Any, ...]]) -> frozenset[str]:
     return frozenset(ids.make(ids.INTENT, id) for _, id in found)
 
 
-# Looking
-
-
-def one(db: Db, workspace: int, id: str, *, held: bool = False) -> Queued | None:
-    """One intent; where it is `held`, nobody else changes it until the end of the transaction."""
-    query = _QUEUED + b"AND o.id = %s" + (_HELD if held else b"")
-    row = db.execute(query, (workspace, ids.seq_of(id))).fetchone()
-    return _queued(row) if row else None
-
-
-def many(db: Db, workspace: int, found: Sequence[int]) -> list[Queued]:
-    return [_queued(row) for row in db.execute(_QUEUED + b"AND o.id = ANY(%s)", (workspace, list(found)))]
-
-
-def of_owner(db: Db, workspace: int, owner: str) -> list[Queued]:
-    query = _QUEUED + b"AND o.state = 'claimed' AND o.owner = %s ORDER BY o.id" + _HELD
-    return [_queued(row) for row in db.execute(query, (workspace, owner))]
-
-
-def owners(db: Db, workspace: int) -> list[str]:
-    query = b"SELECT DISTINCT owner FROM takeback_store.outbox WHERE workspace = %s AND state = 'claimed'"
-    return sorted(owner for (owner,) in db.execute(query, (workspace,)))
-
-
-def page(db: Db, workspace: int, states: Sequence[str], after: int, limit: int, run: str) -> list[Queued]:
-    query = _QUEUED + b"AND o.state = ANY(%s) AND o.id > %s AND %s IN ('', o.run) ORDER BY o.id LIMIT %s"
-    return [_queued(row) for row in db.execute(query, (workspace, list(states), after, run, limit))]
-
-
-def attempts(db: Db, workspace: int, id: str) -> list[Record]:
-    query = (
-        b"SELECT " + _EVENT + b" FROM takeback_store.outbox_attempts a JOIN takeback_store.events e"
-        b" ON e.workspace = a.workspace AND e.seq = a.seq WHERE a.workspace = %s AND a.intent = %s ORDER BY a.seq"
-    )
-    return [record_of(cast("Stored", row)) for row in db.execute(query, (workspace, ids.seq_of(id)))]
-
-
-def counts(db: Db, workspace: int) -> dict[IntentState, int]:
-    query = b"SELECT state, count(*) FROM takeback_store.outbox WHERE workspace = %s GROUP BY state"
-    return {IntentState(state): count for state, count in db.execute(query, (workspace,))}
-
-
-def next_due_us(db: Db, workspace: int) -> int:
-    query = (
-        b"SELECT coalesce(min(due_us), 0) FROM takeback_store.outbox WHERE workspace = %s AND state = 'due'"
-    )
-    return int(_value(db, query, (workspace,)))
-
-
 def _value(db: Db, query: bytes, given: tuple[Any, ...]) -> Any:
     row = db.execute(query, given).fetchone()
     return row[0] if row else 0
@@ -316,14 +293,10 @@ def _value(db: Db, query: bytes, given: tuple[Any, ...]) -> Any:
 
 def _queued(row: tuple[Any, ...]) -> Queued:
     state, due_us, attempts, unsure, changed_us, fence, owner, started, live, result = row[:_COLUMNS]
-    record = record_of(cast("Stored", row[_COLUMNS:]))
-    assert isinstance(record.event, i.IntentDeferred)
-    return Queued(
-        record.id,
-        record.stream,
-        record.event,
-        record.at_us,
-        IntentState(state),
+    return queued_of(
+        cast("Stored", row[_COLUMNS:]),
+        state,
+        result,
         changed_us=changed_us,
         due_us=due_us,
         attempts=attempts,
@@ -332,5 +305,4 @@ def _queued(row: tuple[Any, ...]) -> Queued:
         owner=owner,
         begun=started,
         live=live,
-        result=msgspec.json.decode(result) if result else None,
     )

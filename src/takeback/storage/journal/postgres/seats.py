@@ -20,8 +20,7 @@ from takeback.errors import JournalMoved, SeatHeld, SeatLost
 from takeback.storage.journal.batch import Batch, refuse_lost
 from takeback.storage.journal.group_commit import PendingAppend
 from takeback.storage.journal.postgres import statements
-from takeback.storage.journal.postgres.leases import held
-from takeback.storage.journal.postgres.outbox import Decide
+from takeback.storage.journal.postgres.lease_table import PostgresLeaseTable
 from takeback.storage.journal.postgres.session import PostgresSession
 from takeback.system import crash_points
 
@@ -59,7 +58,8 @@ class PostgresSeats:
     def __init__(
         self,
         session: PostgresSession,
-        decide: Decide,
+        decide: Callable[[Callable[[Db], list[Event]]], None],
+        leases: PostgresLeaseTable,
         now_us: Callable[[], int],
         place: Place,
         *,
@@ -69,6 +69,7 @@ class PostgresSeats:
         """`may_sit` says whether this place may be the first to sit down: one that is not whole yet may not."""
         self._session = session
         self._decide = decide
+        self._leases = leases
         self._now_us = now_us
         self._ttl_us = int(ttl_s * 1e6)
         self._may_sit = may_sit
@@ -142,7 +143,7 @@ class PostgresSeats:
 
         def move(db: Db) -> list[Event]:
             self._refuse_live(self._now(db))
-            refuse_lost(fences, held(db, self._id, fences))
+            refuse_lost(fences, self._leases.held(db, fences))
             if (last := statements.head(db, self._id).count) != after:
                 raise JournalMoved(
                     f"the journal has {last} events where {after} were expected; nothing was moved",

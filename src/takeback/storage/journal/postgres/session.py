@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class PostgresSession:
+class PostgresSession(at_fork.ConnectionHolder):
     """A connection that is made anew where it was lost, for one thread at a time."""
 
     def __init__(

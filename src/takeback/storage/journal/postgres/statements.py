@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from takeback.core.record import Record
@@ -10,6 +10,7 @@ from takeback.ports.journal import Head
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.batch import NOTHING, record_of
 from takeback.storage.journal.relocation import moved
+from takeback.storage.journal.stored_journal import HIGHEST, EventTable
 
 if TYPE_CHECKING:
     import psycopg
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 1000
 PAGE_BYTES = 4 << 20
-LOWEST, HIGHEST = -(2**63), 2**63 - 1
+LOWEST = -(2**63)
 CHANNEL = "takeback_store"
 
 _ROW = (
@@ -188,21 +189,10 @@ def ends(db: Db, workspace: int, streams: Iterable[str]) -> dict[str, Head]:
     return found
 
 
-def count_at(db: Db, workspace: int, stream: str, seq: int) -> int:
-    """How many records the stream had when event `seq` was the last one."""
-    row = db.execute(_STREAM_AT, (workspace, stream, seq)).fetchone()
-    return int(row[0]) if row else 0
-
-
 def get(db: Db, workspace: int, seq: int) -> Stored | None:
     if not LOWEST <= seq <= HIGHEST:
         return None
     return cast("Stored | None", db.execute(_ONE, (workspace, seq)).fetchone())
-
-
-def find(db: Db, workspace: int, key: str) -> tuple[Record, ...]:
-    rows = db.execute(_BY_KEY, (workspace, key)) if key and "\0" not in key else ()
-    return tuple(record_of(cast("Stored", row)) for row in rows)
 
 
 def find_all(db: Db, workspace: int, keys: Iterable[str]) -> dict[str, tuple[Record, ...]]:
@@ -218,8 +208,28 @@ def digests(db: Db, workspace: int, *, after: int) -> list[tuple[int, str]]:
     return cast("list[tuple[int, str]]", db.execute(_DIGESTS, (workspace, after)).fetchall())
 
 
-def page(db: Db, workspace: int, start: int, end: int, stream: str | None = None) -> list[Stored]:
-    """The next rows after place `start`, up to `end`: places in the journal, or in one stream."""
-    query, more = (_BY_SEQ, ()) if stream is None else (_BY_STREAM, (stream,))
-    values = (workspace, start, end, *more, PAGE_ROWS, PAGE_BYTES)
-    return cast("list[Stored]", db.execute(query, values).fetchall())
+class PostgresEventTable(EventTable["Db"]):
+    """The events of one workspace."""
+
+    def __init__(self, workspace: Callable[[], int]) -> None:
+        """`workspace` returns its number, which is known when there is a connection."""
+        self._workspace = workspace
+
+    def head(self, db: Db, stream: str | None = None) -> Head:
+        return head(db, self._workspace(), stream)
+
+    def count_at(self, db: Db, stream: str, seq: int) -> int:
+        row = db.execute(_STREAM_AT, (self._workspace(), stream, seq)).fetchone()
+        return int(row[0]) if row else 0
+
+    def get(self, db: Db, seq: int) -> Stored | None:
+        return get(db, self._workspace(), seq)
+
+    def find(self, db: Db, key: str) -> tuple[Record, ...]:
+        rows = db.execute(_BY_KEY, (self._workspace(), key)) if key and "\0" not in key else ()
+        return tuple(record_of(cast("Stored", row)) for row in rows)
+
+    def page(self, db: Db, start: int, end: int, stream: str | None = None) -> list[Stored]:
+        query, more = (_BY_SEQ, ()) if stream is None else (_BY_STREAM, (stream,))
+        values = (self._workspace(), start, end, *more, PAGE_ROWS, PAGE_BYTES)
+        return cast("list[Stored]", db.execute(query, values).fetchall())

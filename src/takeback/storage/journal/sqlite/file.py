@@ -92,7 +92,7 @@ class Wal:
 
     def sync(self) -> None:
         """Everything committed so far survives a power cut when this returns."""
-        durable.fdatasync(self._fd)
+        durable.datasync(self._fd)
 
 
 def peek(path: Path) -> tuple[int, int]:

@@ -9,9 +9,9 @@ at the time of the call is all up to the last record then.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 
@@ -23,7 +23,7 @@ from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.anchor import Anchoring
-from takeback.storage.journal.batch import NOTHING, Batch, missing, record_of, unreadable
+from takeback.storage.journal.batch import NOTHING, Batch, unreadable
 from takeback.storage.journal.group_commit import (
     JournalHeads,
     Line,
@@ -34,15 +34,20 @@ from takeback.storage.journal.group_commit import (
     seal,
     streams_of,
 )
-from takeback.storage.journal.sqlite import leases as sqlite_leases
-from takeback.storage.journal.sqlite import outbox_table, statements
+from takeback.storage.journal.leases import StoredLeases
+from takeback.storage.journal.outbox import StoredOutbox
+from takeback.storage.journal.sqlite import statements
 from takeback.storage.journal.sqlite.errors import explain
-from takeback.storage.journal.sqlite.outbox import SqliteOutbox
+from takeback.storage.journal.sqlite.lease_table import SqliteLeaseTable
+from takeback.storage.journal.sqlite.outbox_table import SqliteOutboxTable
 from takeback.storage.journal.sqlite.relocation import SqliteMoving, refuse_shut
 from takeback.storage.journal.sqlite.session import SqliteSession
+from takeback.storage.journal.stored_journal import HIGHEST, StoredJournal
 from takeback.storage.journal.verify import StoredOrTorn, audit
 from takeback.system.clock import SystemClock
 from takeback.system.crash_points import crash_point, reach
+
+T = TypeVar("T")
 
 BUSY_S = 10.0
 GROUP_MAX = 256
@@ -54,7 +59,7 @@ COMMITTED = crash_point("journal-committed")
 ANCHORED = crash_point("journal-anchored")
 
 
-class SqliteJournal:
+class SqliteJournal(StoredJournal[apsw.Connection]):
     """A journal in the file `path`; its anchor is the file of that name with the ending `.anchor`.
 
     Its folder must be there; `private.private_folder` makes it as it should be.
@@ -63,10 +68,13 @@ class SqliteJournal:
     seats = None  # it is with its folder
 
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
+        super().__init__(statements.SqliteEventTable())
         self.path = path
         self._anchoring = Anchoring(path.with_suffix(".anchor"), "the state folder", fresh=True)
         self.anchor = self._anchoring.file
         self._clock = clock or SystemClock()
+        self.lease_table = SqliteLeaseTable()
+        self.outbox_table = SqliteOutboxTable(self._clock.now_us)
         self._line = Line()
         self._view = JournalHeads(NOTHING, {})
         self._doubt: Sealed | None = None
@@ -115,20 +123,38 @@ class SqliteJournal:
                 else:
                     self._carry([waiting])
 
+    def ask(self, work: Callable[[apsw.Connection], T]) -> T:
+        with self._session.lock, self._session as db:
+            return work(db)
+
+    def change(self, work: Callable[[apsw.Connection], T]) -> T:
+        done: list[T] = []
+
+        def write(db: apsw.Connection) -> list[Event]:
+            done.append(work(db))
+            return []
+
+        self.decide(write, durable=False)
+        return done[0]
+
     def decide(
-        self, decide: Callable[[apsw.Connection], Sequence[Event]], *, durable: bool = True
-    ) -> tuple[Record, ...]:
-        """For the outbox: look and write inside of a transaction, and append what is to be said to the workspace."""
+        self,
+        work: Callable[[apsw.Connection], Sequence[Event]],
+        *,
+        durable: bool = True,
+        seated: bool = False,  # noqa: ARG002  it is with its folder
+    ) -> None:
         said: list[PendingAppend] = []
 
         def group(db: apsw.Connection) -> Sequence[PendingAppend]:
-            if events := decide(db):
+            if events := work(db):
                 said.append(PendingAppend(Batch(tuple(events), ids.WORKSPACE, None, ""), durable=durable))
             return said
 
         with self._session.lock, self._session:
             self._hold(group, durable=durable)
-        return said[0].answer() if said else ()
+        for waiting in said:
+            waiting.answer()
 
     def _hold(
         self, made: Callable[[apsw.Connection], Sequence[PendingAppend]], *, durable: bool = False
@@ -153,7 +179,7 @@ class SqliteJournal:
             sealed = self._seal(db, head, made(db))
             if sealed.rows:
                 statements.insert(db, sealed.rows)
-                outbox_table.project(db, sealed.records)
+                self.outbox_table.project(db, sealed.records)
             reach(INSIDE)
             self._doubt = sealed
             db.execute("COMMIT")
@@ -164,22 +190,22 @@ class SqliteJournal:
 
     def _seal(self, db: apsw.Connection, head: Head, group: Sequence[PendingAppend]) -> Sealed:
         """Put the events of a group behind the end of the journal, which nobody else moves now."""
-        earlier = {key: found for key in keys_of(group) if (found := statements.find(db, key))}
+        earlier = {key: found for key in keys_of(group) if (found := self.events.find(db, key))}
         if any(waiting.batch.key not in earlier for waiting in group):
             self._session.refuse_replaced()
             if not self._anchoring.is_trusted:
                 refuse_shut(db)  # its anchor goes on with the journal, which is elsewhere now
             self._anchoring.trust(head, lambda after: statements.digests(db, after=after))
         known = self._view.ends if self._view.head == head else {}
-        ends = {stream: statements.head(db, stream) for stream in streams_of(group) - known.keys()}
+        ends = {stream: self.events.head(db, stream) for stream in streams_of(group) - known.keys()}
         fences = fences_of(group)
-        held = sqlite_leases.held(db, fences) if fences else ()
+        held = self.lease_table.held(db, fences) if fences else ()
         return seal(group, JournalHeads(head, {**known, **ends}), earlier, self._clock.now_us(), held)
 
     def _settle(self, db: apsw.Connection) -> None:
         """Find out what became of a group whose leader was interrupted: it must not be written again."""
         if (doubt := self._doubt) and doubt.rows:
-            found = statements.get(db, doubt.rows[0][0])
+            found = self.events.get(db, doubt.rows[0][0])
             if found and found[4] == doubt.rows[0][4]:
                 self._finish(doubt, durable=doubt.durable)
         self._doubt = None
@@ -202,45 +228,17 @@ class SqliteJournal:
         sealed.tell()
         self._doubt = None
 
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """Held by whoever is using the connection."""
-        return self._session.lock
-
-    def using(self) -> SqliteSession:
-        """For the outbox: the connection, to look at, under the lock."""
-        return self._session
+    @cached_property
+    def outbox(self) -> StoredOutbox[apsw.Connection]:
+        return StoredOutbox(self, self.outbox_table)
 
     @cached_property
-    def outbox(self) -> SqliteOutbox:
-        return SqliteOutbox(self, self._clock.now_us)
-
-    @cached_property
-    def leases(self) -> sqlite_leases.SqliteLeases:
-        return sqlite_leases.SqliteLeases(self, self._clock.now_us)
+    def leases(self) -> StoredLeases[apsw.Connection]:
+        return StoredLeases(self, self.lease_table, self._clock.now_us)
 
     @cached_property
     def moving(self) -> SqliteMoving:
         return SqliteMoving(self)
-
-    def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
-        with self._session.lock, self._session as db:
-            end = statements.head(db, stream).count
-            start = max(0, after) if stream is None else statements.count_at(db, stream, after)
-        return self._records(start, end, stream)
-
-    def get(self, seq: int) -> Record | None:
-        with self._session.lock, self._session as db:
-            row = statements.get(db, seq)
-        return record_of(row) if row else None
-
-    def find(self, key: str) -> tuple[Record, ...]:
-        with self._session.lock, self._session as db:
-            return statements.find(db, key)
-
-    def head(self, stream: str | None = None) -> Head:
-        with self._session.lock, self._session as db:
-            return statements.head(db, stream)
 
     def check(self) -> Iterator[Finding]:
         # The anchor first: it is then never ahead of what is read after it, whoever appends meanwhile.
@@ -248,6 +246,9 @@ class SqliteJournal:
         yield from findings
         yield from self._check_database()
         yield from audit(self._rows(max(anchored, default=0)), anchored)
+
+    def durable_head(self) -> Head:
+        return self._anchoring.last()
 
     def sync(self) -> None:
         self.anchor.sync()
@@ -263,32 +264,17 @@ class SqliteJournal:
         """In a child nobody else is there: those who stood in line, and whoever led, are threads of the parent."""
         self._line = Line()
 
-    # Reading
+    # Reading what is damaged
 
-    def _records(self, at: int, end: int, stream: str | None) -> Iterator[Record]:
-        """Records by place, in the journal or in a stream; pages keep both memory and transactions short."""
-        column = 0 if stream is None else 2
-        while at < end:
-            try:
-                rows = self._page(at, end, stream)
-            except CorruptionError as error:
-                raise unreadable(at + 1, stream, error) from error
-            if not rows:
-                raise missing(at + 1, stream)
-            for row in rows:
-                at += 1
-                if row[column] != at:
-                    raise missing(at, stream)
-                yield record_of(row)
-
-    def _page(self, at: int, end: int, stream: str | None = None) -> list[Stored]:
-        with self._session.lock, self._session as db:
-            return statements.page(db, at, end, stream)
+    def page(self, after: int, end: int, stream: str | None = None) -> list[Stored]:
+        try:
+            return super().page(after, end, stream)
+        except CorruptionError as error:
+            raise unreadable(after + 1, stream, error) from error
 
     def _check_database(self) -> Iterator[Finding]:
         try:
-            with self._session.lock, self._session as db:
-                texts = statements.integrity(db)
+            texts = self.ask(statements.integrity)
         except CorruptionError as error:
             texts = [error.message]
         for text in texts:
@@ -299,7 +285,7 @@ class SqliteJournal:
         at, end = statements.LOWEST, max(anchored_max, self._last_readable())
         while True:
             try:
-                rows = self._page(at, statements.HIGHEST)
+                rows = self.page(at, HIGHEST)
             except CorruptionError:
                 at = max(at, 0) + 1
                 if at > end:
@@ -320,8 +306,7 @@ class SqliteJournal:
 
     def _probe(self, seq: int) -> list[StoredOrTorn]:
         try:
-            with self._session.lock, self._session as db:
-                row = statements.get(db, seq)
+            row = self.ask(lambda db: self.events.get(db, seq))
             return [row] if row else []
         except CorruptionError:
             return [(seq, "", 0, "", "", None)]

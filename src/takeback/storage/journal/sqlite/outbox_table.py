@@ -1,12 +1,14 @@
-"""The statements of the outbox in SQLite: what each event does to it, and how it is looked at."""
+"""The statements of the outbox in SQLite: what each event does to it, and how it is looked at.
+
+Leases run out by the machine's clock since its boot.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import apsw
-import msgspec
 
 from takeback.core import ids
 from takeback.core import intents as i
@@ -14,7 +16,8 @@ from takeback.core.intents import IntentState, Queued
 from takeback.core.record import Record
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.batch import record_of
-from takeback.system.clock import BootTime
+from takeback.storage.journal.outbox import OutboxTable, moved, queued_of
+from takeback.system.clock import BootTime, boot_clock
 
 _EVENT = "e.seq, e.stream, e.n, ifnull(e.key, ''), e.digest, CAST(e.body AS BLOB)"
 _QUEUED = (
@@ -57,20 +60,106 @@ _CLAIM = (
     "WHERE id = ?"
 )
 _MINE = "SELECT 1 FROM outbox WHERE id = ? AND state = 'claimed' AND fence = ?"
+_START = "UPDATE outbox SET started = ? WHERE id = ?"
+_RENEW = "UPDATE outbox SET lease_us = ? WHERE id = ?"
+_ATTEMPTS = (
+    f"SELECT {_EVENT} FROM outbox_attempts a JOIN events e ON e.seq = a.seq WHERE a.intent = ? ORDER BY a.seq"
+)
 _IS_WORK = (
     "SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'due' AND due_us <= ?) "
     "OR EXISTS (SELECT 1 FROM outbox WHERE state = 'claimed' AND (boot <> ? OR lease_us <= ?))"
 )
 
 
+class SqliteOutboxTable(OutboxTable[apsw.Connection]):
+    """The intents in the database of a journal."""
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+
+    def project(self, db: apsw.Connection, records: Sequence[Record]) -> None:
+        for record in records:
+            if apply := _PROJECT.get(type(record.event)):
+                apply(db, record, record.event)
+
+    def now_us(self, db: apsw.Connection) -> int:  # noqa: ARG002  the machine's own
+        return self._now_us()
+
+    # Claims
+
+    def is_work(self, db: apsw.Connection) -> bool:
+        return bool(db.execute(_IS_WORK, (self._now_us(), *boot_clock())).get)
+
+    def lapsed(self, db: apsw.Connection, limit: int) -> list[Queued]:
+        """Those whose lease has run out, or was told by the clock of another boot."""
+        return _many(db, [id for (id,) in _rows(db, _LAPSED, (*boot_clock(), limit))])
+
+    def claim(self, db: apsw.Connection, owner: str, limit: int, lease_s: float, run: str) -> list[Queued]:
+        now, now_us = boot_clock(), self._now_us()
+        due = _rows(db, _DUE_OF_RUN, (run, now_us, limit)) if run else _rows(db, _DUE, (now_us, limit))
+        found = [id for (id,) in due]
+        db.executemany(_CLAIM, [(owner, now.boot, now.us + int(lease_s * 1e6), id) for id in found])
+        return _many(db, found)
+
+    def start(self, db: apsw.Connection, queued: Sequence[Queued], *, begun: bool) -> frozenset[str]:
+        return self._each(db, _START, int(begun), queued)
+
+    def renew(self, db: apsw.Connection, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
+        return self._each(db, _RENEW, boot_clock().us + int(lease_s * 1e6), queued)
+
+    def held_of(self, db: apsw.Connection, queued: Sequence[Queued]) -> frozenset[str]:
+        return frozenset(
+            one.id for one in queued if db.execute(_MINE, (ids.seq_of(one.id), one.fence)).get is not None
+        )
+
+    def let_go(self, db: apsw.Connection, queued: Queued) -> None:
+        db.execute("UPDATE outbox SET state = 'due', owner = '' WHERE id = ?", (ids.seq_of(queued.id),))
+
+    def keep_results(self, db: apsw.Connection, results: Mapping[str, bytes]) -> None:
+        given = [(result, ids.seq_of(id)) for id, result in results.items()]
+        db.executemany("UPDATE outbox SET result = ? WHERE id = ?", given)
+
+    def _each(
+        self, db: apsw.Connection, statement: str, value: int, queued: Sequence[Queued]
+    ) -> frozenset[str]:
+        held = self.held_of(db, queued)
+        db.executemany(statement, [(value, ids.seq_of(id)) for id in held])
+        return held
+
+    # Looking
+
+    def one(self, db: apsw.Connection, id: str, *, held: bool = False) -> Queued | None:  # noqa: ARG002  all is
+        return _one(db, ids.seq_of(id), boot_clock())
+
+    def of_owner(self, db: apsw.Connection, owner: str) -> list[Queued]:
+        now = boot_clock()
+        query = f"{_QUEUED} WHERE o.state = 'claimed' AND o.owner = ? ORDER BY o.id"
+        return [_queued(row, now) for row in _rows(db, query, (owner,))]
+
+    def owners(self, db: apsw.Connection) -> list[str]:
+        query = "SELECT DISTINCT owner FROM outbox WHERE state = 'claimed' ORDER BY owner"
+        return [owner for (owner,) in _rows(db, query, ())]
+
+    def page(
+        self, db: apsw.Connection, states: Sequence[IntentState], after: int, limit: int, run: str
+    ) -> list[Queued]:
+        now, marks, of_run = boot_clock(), ", ".join("?" * len(states)), "AND o.run = ? " if run else ""
+        query = f"{_QUEUED} WHERE o.state IN ({marks}) AND o.id > ? {of_run}ORDER BY o.id LIMIT ?"
+        given = (*(state.value for state in states), after, *([run] if run else []), limit)
+        return [_queued(row, now) for row in _rows(db, query, given)]
+
+    def attempts(self, db: apsw.Connection, id: str) -> list[Record]:
+        return [record_of(cast("Stored", row)) for row in _rows(db, _ATTEMPTS, (ids.seq_of(id),))]
+
+    def counts(self, db: apsw.Connection) -> dict[IntentState, int]:
+        query = "SELECT state, count(*) FROM outbox GROUP BY state"
+        return {IntentState(state): count for state, count in _rows(db, query, ())}
+
+    def next_due_us(self, db: apsw.Connection) -> int:
+        return cast("int", db.execute("SELECT ifnull(min(due_us), 0) FROM outbox WHERE state = 'due'").get)
+
+
 # What each event does
-
-
-def project(db: apsw.Connection, records: Iterable[Record]) -> None:
-    """Let the outbox follow the journal; inside the transaction that writes these records."""
-    for record in records:
-        if apply := _PROJECT.get(type(record.event)):
-            apply(db, record, record.event)
 
 
 def _deferred(db: apsw.Connection, record: Record, event: i.IntentDeferred) -> None:
@@ -82,167 +171,57 @@ def _released(db: apsw.Connection, record: Record, event: i.IntentsReleased) -> 
     db.executemany(_RELEASED, [(record.seq, at, at, ids.seq_of(id)) for id in event.intents])
 
 
-def _attempted(db: apsw.Connection, record: Record, event: i.IntentAttempted) -> None:
-    db.execute(_FAILED, (record.seq, ids.seq_of(event.intent)))
-    _move(db, record, IntentState.DUE, event.intent, event.attempt, event.unsure, event.again_us)
-
-
-def _delivered(db: apsw.Connection, record: Record, event: i.IntentDelivered) -> None:
-    _move(db, record, IntentState.DELIVERED, event.intent, event.attempt)
-
-
-def _died(db: apsw.Connection, record: Record, event: i.IntentDied) -> None:
-    db.execute(_FAILED, (record.seq, ids.seq_of(event.intent)))
-    _move(db, record, IntentState.DEAD, event.intent, event.attempt, event.unsure)
-
-
-def _cancelled(db: apsw.Connection, record: Record, event: i.IntentCancelled) -> None:
-    _move(db, record, IntentState.CANCELLED, event.intent, 0, event.unsure)
-
-
-def _dropped(db: apsw.Connection, record: Record, event: i.IntentDropped) -> None:
-    _move(db, record, IntentState.DROPPED, event.intent)
-
-
 def _revived(db: apsw.Connection, record: Record, event: i.IntentRevived) -> None:
     db.execute(_REVIVED, (record.seq, record.at_us, record.at_us, ids.seq_of(event.intent)))
 
 
-def _move(
-    db: apsw.Connection,
-    record: Record,
-    state: IntentState,
-    id: str,
-    attempts: int = 0,
-    unsure: bool = False,  # noqa: FBT001, FBT002
-    due_us: int = 0,
-) -> None:
-    moved = (state.value, attempts, int(unsure), due_us, record.at_us, ids.seq_of(id))
-    order = db.execute(_MOVED, moved).get
-    if order and state is not IntentState.DUE:
+def _moved(db: apsw.Connection, record: Record, event: Any) -> None:
+    id, after = ids.seq_of(event.intent), moved(event)
+    if after.failed:
+        db.execute(_FAILED, (record.seq, id))
+    values = (after.state.value, after.attempt, int(after.unsure), after.due_us, record.at_us, id)
+    order = db.execute(_MOVED, values).get
+    if order and after.state is not IntentState.DUE:
         db.execute(_NEXT, (order, order))
 
 
 _PROJECT: dict[type, Callable[[apsw.Connection, Record, Any], None]] = {
     i.IntentDeferred: _deferred,
     i.IntentsReleased: _released,
-    i.IntentAttempted: _attempted,
-    i.IntentDelivered: _delivered,
-    i.IntentDied: _died,
-    i.IntentCancelled: _cancelled,
-    i.IntentDropped: _dropped,
     i.IntentRevived: _revived,
+    i.IntentAttempted: _moved,
+    i.IntentDelivered: _moved,
+    i.IntentDied: _moved,
+    i.IntentCancelled: _moved,
+    i.IntentDropped: _moved,
 }
-
-
-# Claims
-
-
-def is_work(db: apsw.Connection, now_us: int, now: BootTime) -> bool:
-    """Whether something is due, or a lease has run out."""
-    return bool(db.execute(_IS_WORK, (now_us, now.boot, now.us)).get)
-
-
-def lapsed(db: apsw.Connection, now: BootTime, limit: int) -> list[Queued]:
-    """Those whose lease has run out, or was told by the clock of another boot."""
-    return many(db, [id for (id,) in _rows(db, _LAPSED, (now.boot, now.us, limit))], now)
-
-
-def due(db: apsw.Connection, now_us: int, limit: int, run: str) -> list[int]:
-    found = _rows(db, _DUE_OF_RUN, (run, now_us, limit)) if run else _rows(db, _DUE, (now_us, limit))
-    return [id for (id,) in found]
-
-
-def claim(db: apsw.Connection, found: Sequence[int], owner: str, now: BootTime, lease_us: int) -> None:
-    db.executemany(_CLAIM, [(owner, now.boot, now.us + lease_us, id) for id in found])
-
-
-def is_mine(db: apsw.Connection, queued: Queued) -> bool:
-    return db.execute(_MINE, (ids.seq_of(queued.id), queued.fence)).get is not None
-
-
-def start(db: apsw.Connection, queued: Queued, *, begun: bool) -> None:
-    db.execute("UPDATE outbox SET started = ? WHERE id = ?", (int(begun), ids.seq_of(queued.id)))
-
-
-def renew(db: apsw.Connection, queued: Queued, now: BootTime, lease_us: int) -> None:
-    db.execute("UPDATE outbox SET lease_us = ? WHERE id = ?", (now.us + lease_us, ids.seq_of(queued.id)))
-
-
-def let_go(db: apsw.Connection, queued: Queued) -> None:
-    """Nothing was tried: it is due as before."""
-    db.execute("UPDATE outbox SET state = 'due', owner = '' WHERE id = ?", (ids.seq_of(queued.id),))
-
-
-def keep_result(db: apsw.Connection, id: str, result: bytes) -> None:
-    db.execute("UPDATE outbox SET result = ? WHERE id = ?", (result, ids.seq_of(id)))
-
-
-# Looking
-
-
-def one(db: apsw.Connection, id: int, now: BootTime) -> Queued | None:
-    row = cast("tuple[Any, ...] | None", db.execute(f"{_QUEUED} WHERE o.id = ?", (id,)).fetchone())
-    return _queued(row, now) if row else None
-
-
-def many(db: apsw.Connection, found: Sequence[int], now: BootTime) -> list[Queued]:
-    every = (one(db, id, now) for id in found)
-    return [queued for queued in every if queued]
-
-
-def of_owner(db: apsw.Connection, owner: str, now: BootTime) -> list[Queued]:
-    query = f"{_QUEUED} WHERE o.state = 'claimed' AND o.owner = ? ORDER BY o.id"
-    return [_queued(row, now) for row in _rows(db, query, (owner,))]
-
-
-def owners(db: apsw.Connection) -> list[str]:
-    return [owner for (owner,) in _rows(db, "SELECT DISTINCT owner FROM outbox WHERE state = 'claimed'", ())]
-
-
-def page(
-    db: apsw.Connection, states: Sequence[str], after: int, limit: int, run: str, now: BootTime
-) -> list[Queued]:
-    marks = ", ".join("?" * len(states))
-    of_run = "AND o.run = ? " if run else ""
-    query = f"{_QUEUED} WHERE o.state IN ({marks}) AND o.id > ? {of_run}ORDER BY o.id LIMIT ?"
-    given = (*states, after, *([run] if run else []), limit)
-    return [_queued(row, now) for row in _rows(db, query, given)]
-
-
-def attempts(db: apsw.Connection, id: int) -> list[Record]:
-    query = f"SELECT {_EVENT} FROM outbox_attempts a JOIN events e ON e.seq = a.seq WHERE a.intent = ? ORDER BY a.seq"
-    return [record_of(cast("Stored", row)) for row in _rows(db, query, (id,))]
-
-
-def counts(db: apsw.Connection) -> dict[IntentState, int]:
-    query = "SELECT state, count(*) FROM outbox GROUP BY state"
-    return {IntentState(state): count for state, count in _rows(db, query, ())}
-
-
-def next_due_us(db: apsw.Connection) -> int:
-    query = "SELECT ifnull(min(due_us), 0) FROM outbox WHERE state = 'due'"
-    return cast("int", db.execute(query).get)
 
 
 def _rows(db: apsw.Connection, query: str, given: tuple[Any, ...]) -> Iterator[Any]:
     return iter(list(db.execute(query, given)))
 
 
+def _many(db: apsw.Connection, found: Sequence[int]) -> list[Queued]:
+    now = boot_clock()
+    every = (_one(db, id, now) for id in found)
+    return [queued for queued in every if queued]
+
+
+def _one(db: apsw.Connection, id: int, now: BootTime) -> Queued | None:
+    row = cast("tuple[Any, ...] | None", db.execute(f"{_QUEUED} WHERE o.id = ?", (id,)).fetchone())
+    return _queued(row, now) if row else None
+
+
 def _queued(row: tuple[Any, ...], now: BootTime) -> Queued:
     state, due_us, attempts, unsure, changed_us, fence, owner, boot, lease_us, started, result = row[
         :_COLUMNS
     ]
-    record = record_of(cast("Stored", row[_COLUMNS:]))
-    assert isinstance(record.event, i.IntentDeferred)
     claimed = state == IntentState.CLAIMED
     elsewhere = claimed and boot != now.boot
-    return Queued(
-        record.id,
-        record.stream,
-        record.event,
-        record.at_us,
-        IntentState(state),
+    return queued_of(
+        cast("Stored", row[_COLUMNS:]),
+        state,
+        result,
         changed_us=changed_us,
         due_us=due_us,
         attempts=attempts,
@@ -252,5 +231,4 @@ def _queued(row: tuple[Any, ...], now: BootTime) -> Queued:
         # Of a boot before this one only what was synced is known, and that an attempt began is not.
         begun=bool(started) or elsewhere,
         live=claimed and not elsewhere and lease_us > now.us,
-        result=msgspec.json.decode(result) if result else None,
     )

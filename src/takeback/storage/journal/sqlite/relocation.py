@@ -6,26 +6,18 @@ the file open since before, whatever version of Takeback that is, in the very tr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import apsw
 
 from takeback.core.events import Event
+from takeback.core.leases import Lease
+from takeback.core.record import Record
 from takeback.ports.relocation import QueueRow, Stored
-from takeback.storage.journal.batch import missing
-from takeback.storage.journal.relocation import (
-    ADOPTING,
-    keep_anchor,
-    moved,
-    next_of,
-    refuse_at_work,
-    refuse_open,
-    refuse_shutting,
-)
-from takeback.storage.journal.sqlite import outbox_table, statements
+from takeback.storage.journal.relocation import StoredMoving, keep_anchor, moved
+from takeback.storage.journal.sqlite import statements
 from takeback.storage.journal.sqlite.errors import SHUT
-from takeback.system.crash_points import reach
 
 if TYPE_CHECKING:
     from takeback.storage.journal.sqlite.journal import SqliteJournal
@@ -46,81 +38,66 @@ _QUEUE = "SELECT id, fence, result FROM outbox WHERE id > ? AND (fence > 0 OR re
 _FENCE = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'leases'), 0)"
 
 
-class SqliteMoving:
-    """`takeback.ports.relocation.Moving` of one journal."""
+class SqliteMoving(StoredMoving[apsw.Connection]):
+    """The padlock of one journal, and what is taken in while it is on."""
 
-    def __init__(self, journal: SqliteJournal) -> None:
-        self._journal = journal
+    _journal: SqliteJournal
 
-    def shut(self, notice: str, *, at: int | None = None) -> None:
-        def work(db: apsw.Connection) -> list[Event]:
-            refuse_shutting(at, statements.head(db, None).count)
-            if not _notice(db):
-                refuse_at_work(cast("int", db.execute(_CLAIMED).get), self._journal.leases.listed(db))
-            _unlock(db)
+    def _hold(self, work: Callable[[apsw.Connection], None]) -> None:
+        def decide(db: apsw.Connection) -> list[Event]:
+            work(db)
+            return []
+
+        self._journal.decide(decide)
+
+    def _notice(self, db: apsw.Connection) -> str:
+        return _notice(db)
+
+    def _set_notice(self, db: apsw.Connection, notice: str) -> None:
+        for name in _PADLOCK:
+            db.execute(f"DROP TRIGGER IF EXISTS {name}")
+        db.execute("DROP TABLE IF EXISTS shut")
+        if notice:
             db.execute("CREATE TABLE shut (notice TEXT NOT NULL, adopting INTEGER NOT NULL DEFAULT 0)")
             db.execute("INSERT INTO shut (notice) VALUES (?)", (notice,))
             said = (SHUT + notice).replace("'", "''")
             for name, what in _PADLOCK.items():
                 db.execute(_LOCK.format(name=name, what=what, said=said))
-            return []
 
-        self._journal.decide(work)
+    def _claimed(self, db: apsw.Connection) -> int:
+        return cast("int", db.execute(_CLAIMED).get)
 
-    def reopen(self) -> None:
-        def work(db: apsw.Connection) -> list[Event]:
-            _unlock(db)
-            return []
+    def _leases(self, db: apsw.Connection) -> list[Lease]:
+        return self._journal.lease_table.leases(db)
 
-        if self.notice():
-            self._journal.decide(work)
+    def _take_in(
+        self,
+        db: apsw.Connection,
+        fresh: Sequence[Stored],
+        records: Sequence[Record],
+        queue: Sequence[QueueRow],
+        fence: int,
+    ) -> None:
+        db.execute("UPDATE shut SET adopting = 1")
+        statements.insert(db, fresh)
+        self._journal.outbox_table.project(db, records)
+        db.executemany(
+            "UPDATE outbox SET fence = ?, result = ? WHERE id = ?",
+            [(row.fence, row.result, row.id) for row in queue],
+        )
+        if fence > self._fence(db):
+            db.execute("DELETE FROM sqlite_sequence WHERE name = 'leases'")
+            db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('leases', ?)", (fence,))
+        db.execute("UPDATE shut SET adopting = 0")
 
-    def notice(self) -> str:
-        with self._journal.lock, self._journal.using() as db:
-            return _notice(db)
+    def _queue(self, db: apsw.Connection, after: int, limit: int) -> list[QueueRow]:
+        return [QueueRow(*row) for row in db.execute(_QUEUE, (after, limit))]
 
-    def rows(self, *, after: int = 0) -> Iterator[Stored]:
-        end = self._journal.head().count
-        while after < end:
-            with self._journal.lock, self._journal.using() as db:
-                page = statements.page(db, after, end)
-            if not page:
-                raise missing(after + 1)
-            yield from page
-            after = page[-1][0]
+    def _fence(self, db: apsw.Connection) -> int:
+        return cast("int", db.execute(_FENCE).get)
 
-    def adopt(self, rows: Sequence[Stored], queue: Sequence[QueueRow] = (), fence: int = 0) -> None:
-        def work(db: apsw.Connection) -> list[Event]:
-            refuse_open(_notice(db))
-            last = statements.head(db, None).count
-            fresh, records = next_of(
-                rows,
-                last,
-                lambda seq: statements.get(db, seq),
-                lambda stream: statements.head(db, stream),
-            )
-            db.execute("UPDATE shut SET adopting = 1")
-            statements.insert(db, fresh)
-            outbox_table.project(db, records)
-            db.executemany(
-                "UPDATE outbox SET fence = ?, result = ? WHERE id = ?",
-                [(row.fence, row.result, row.id) for row in queue],
-            )
-            _skip(db, fence)
-            db.execute("UPDATE shut SET adopting = 0")
-            reach(ADOPTING)
-            return []
-
+    def _keep_anchor(self) -> None:
         keep_anchor(self._journal.anchor)
-        self._journal.decide(work)
-
-    def queue(self, *, after: int = 0, limit: int = 1000) -> Sequence[QueueRow]:
-        with self._journal.lock, self._journal.using() as db:
-            return [QueueRow(*row) for row in db.execute(_QUEUE, (after, limit))]
-
-    def fence(self) -> int:
-        with self._journal.lock, self._journal.using() as db:
-            return cast("int", db.execute(_FENCE).get)
 
 
 def refuse_shut(db: apsw.Connection) -> None:
@@ -132,16 +109,3 @@ def refuse_shut(db: apsw.Connection) -> None:
 def _notice(db: apsw.Connection) -> str:
     is_shut = db.execute(_IS_SHUT).get
     return cast("str", db.execute("SELECT notice FROM shut").get) if is_shut else ""
-
-
-def _unlock(db: apsw.Connection) -> None:
-    for name in _PADLOCK:
-        db.execute(f"DROP TRIGGER IF EXISTS {name}")
-    db.execute("DROP TABLE IF EXISTS shut")
-
-
-def _skip(db: apsw.Connection, fence: int) -> None:
-    """Give no lease a number up to this one."""
-    if fence > cast("int", db.execute(_FENCE).get):
-        db.execute("DELETE FROM sqlite_sequence WHERE name = 'leases'")
-        db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('leases', ?)", (fence,))

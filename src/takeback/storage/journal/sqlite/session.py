@@ -19,7 +19,7 @@ from takeback.system.private_files import unusable
 LOOK_S = 1.0
 
 
-class SqliteSession:
+class SqliteSession(at_fork.ConnectionHolder):
     """A connection that is made where there is none, with its errors translated: `with session.lock, session as db`.
 
     The lock is taken by the block itself: an interrupt on the way into a method of ours could leave it behind.

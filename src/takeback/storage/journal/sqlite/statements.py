@@ -12,10 +12,11 @@ from takeback.errors import BackendError
 from takeback.ports.journal import Head
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.batch import NOTHING, record_of
+from takeback.storage.journal.stored_journal import EventTable
 
 PAGE_ROWS = 1000
 PAGE_BYTES = 4 << 20
-LOWEST, HIGHEST = -(2**63), 2**63 - 1
+LOWEST = -(2**63)
 
 # The casts are for rows that were tampered with: SQLite would store text or a number as content, too.
 _ROW = "SELECT seq, stream, n, ifnull(key, ''), digest, CAST(body AS BLOB) FROM events "
@@ -29,6 +30,46 @@ _BEGIN = "BEGIN IMMEDIATE; " + _HEAD
 _STREAM_AT = "SELECT n FROM events WHERE stream = ? AND seq <= ? ORDER BY n DESC LIMIT 1"
 _DIGESTS = "SELECT seq, digest FROM events WHERE seq > ? ORDER BY seq"
 _INSERT = "INSERT INTO events (seq, stream, n, key, digest, body) VALUES (?, ?, ?, nullif(?, ''), ?, ?)"
+
+
+class SqliteEventTable(EventTable[apsw.Connection]):
+    """The events in the database of a journal."""
+
+    def head(self, db: apsw.Connection, stream: str | None = None) -> Head:
+        query = db.execute(_HEAD) if stream is None else db.execute(_STREAM_HEAD, (stream,))
+        row = cast("tuple[int, str] | None", query.fetchone())
+        return Head(*row) if row else NOTHING
+
+    def count_at(self, db: apsw.Connection, stream: str, seq: int) -> int:
+        row = cast("tuple[int] | None", db.execute(_STREAM_AT, (stream, seq)).fetchone())
+        return row[0] if row else 0
+
+    def get(self, db: apsw.Connection, seq: int) -> Stored | None:
+        return cast("Stored | None", db.execute(_ONE, (seq,)).fetchone())
+
+    def find(self, db: apsw.Connection, key: str) -> tuple[Record, ...]:
+        return tuple(record_of(row) for row in cast("Iterator[Stored]", db.execute(_BY_KEY, (key,))))
+
+    def page(self, db: apsw.Connection, start: int, end: int, stream: str | None = None) -> list[Stored]:
+        rows: list[Stored] = []
+        size = 0
+        if stream is None:
+            cursor = db.execute(_BY_SEQ, (start, end, PAGE_ROWS))
+        else:
+            cursor = db.execute(_BY_STREAM, (start, end, stream, PAGE_ROWS))
+        try:
+            for row in cast("Iterator[Stored]", cursor):
+                rows.append(row)
+                size += len(row[5])
+                if size > PAGE_BYTES:
+                    break
+        except apsw.CorruptError:
+            if not rows:
+                raise
+            # What came before the damage is good; the next page begins with it.
+        finally:
+            cursor.close(True)
+        return rows
 
 
 def refuse_nesting(db: apsw.Connection) -> None:
@@ -50,57 +91,14 @@ def insert(db: apsw.Connection, rows: Sequence[Stored]) -> None:
     db.executemany(_INSERT, rows)
 
 
-def head(db: apsw.Connection, stream: str | None) -> Head:
-    query = db.execute(_HEAD) if stream is None else db.execute(_STREAM_HEAD, (stream,))
-    row = cast("tuple[int, str] | None", query.fetchone())
-    return Head(*row) if row else NOTHING
-
-
 def begin(db: apsw.Connection) -> Head:
     """Take the write lock, and give the end of the journal."""
     row = cast("tuple[int, str] | None", db.execute(_BEGIN).fetchone())
     return Head(*row) if row else NOTHING
 
 
-def count_at(db: apsw.Connection, stream: str, seq: int) -> int:
-    """How many records the stream had when event `seq` was the last one."""
-    row = cast("tuple[int] | None", db.execute(_STREAM_AT, (stream, seq)).fetchone())
-    return row[0] if row else 0
-
-
-def get(db: apsw.Connection, seq: int) -> Stored | None:
-    return cast("Stored | None", db.execute(_ONE, (seq,)).fetchone())
-
-
-def find(db: apsw.Connection, key: str) -> tuple[Record, ...]:
-    return tuple(record_of(row) for row in cast("Iterator[Stored]", db.execute(_BY_KEY, (key,))))
-
-
 def digests(db: apsw.Connection, *, after: int) -> Iterator[tuple[int, str]]:
     return cast("Iterator[tuple[int, str]]", db.execute(_DIGESTS, (after,)))
-
-
-def page(db: apsw.Connection, start: int, end: int, stream: str | None = None) -> list[Stored]:
-    """The next rows after place `start`, up to `end`: places in the journal, or in one stream."""
-    rows: list[Stored] = []
-    size = 0
-    if stream is None:
-        cursor = db.execute(_BY_SEQ, (start, end, PAGE_ROWS))
-    else:
-        cursor = db.execute(_BY_STREAM, (start, end, stream, PAGE_ROWS))
-    try:
-        for row in cast("Iterator[Stored]", cursor):
-            rows.append(row)
-            size += len(row[5])
-            if size > PAGE_BYTES:
-                break
-    except apsw.CorruptError:
-        if not rows:
-            raise
-        # What came before the damage is good; the next page begins with it.
-    finally:
-        cursor.close(True)
-    return rows
 
 
 def integrity(db: apsw.Connection) -> list[str]:

@@ -70,7 +70,9 @@ def listing(folder: Path) -> dict[int, int]:
 
 def save(folder: Path, catalog: Catalog) -> None:
     body = msgspec.msgpack.encode(catalog)
-    durable.replace(folder / NAME, _HEAD.pack(_MAGIC, _VERSION, crc32(body)) + body)
+    path = folder / NAME
+    data = _HEAD.pack(_MAGIC, _VERSION, crc32(body)) + body
+    durable.replace(path, data, temporary=path.with_suffix(".tmp"))
 
 
 def decode(data: bytes) -> Catalog:

@@ -1,4 +1,4 @@
-"""Reading files into a sink, each as one moment of it, or saying that it would not hold still."""
+"""Reading files into a store, each as one moment of it, or saying that it would not hold still."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from takeback.storage.content.file_content import WHOLE_BYTES_MAX, Content, put_file
-from takeback.storage.content.names import Sink
+from takeback.storage.content.file_content import WHOLE_BYTES_MAX, Content, Put, put_file
 
 ATTEMPTS_MAX = 3
 
@@ -55,34 +54,34 @@ class Ingested(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.before != self.after
 
 
-def ingest(paths: Iterable[bytes], root_fd: int | None, sink: Sink) -> Iterator[Ingested]:
+def ingest(paths: Iterable[bytes], root_fd: int | None, put: Put) -> Iterator[Ingested]:
     """Read these files, whose paths are absolute or relative to the folder `root_fd`.
 
-    One that fails stops no other. Errors of the sink are raised: they concern all of them.
+    One that fails stops no other. Errors of `put` are raised: they concern all of them.
     """
-    return (ingest_one(path, root_fd, sink) for path in paths)
+    return (ingest_one(path, root_fd, put) for path in paths)
 
 
-def ingest_one(path: bytes, root_fd: int | None, sink: Sink) -> Ingested:
+def ingest_one(path: bytes, root_fd: int | None, put: Put) -> Ingested:
     """Read one file."""
     try:
         fd = os.open(path, _FLAGS, dir_fd=root_fd)
     except OSError as error:
         return Ingested(path, errno=error.errno or errno.EIO)
     try:
-        return _read(path, fd, sink)
+        return _read(path, fd, put)
     finally:
         os.close(fd)
 
 
-def _read(path: bytes, fd: int, sink: Sink) -> Ingested:
+def _read(path: bytes, fd: int, put: Put) -> Ingested:
     before = after = content = None
     try:
         for _ in range(ATTEMPTS_MAX):
             before = FileKey.of(os.fstat(fd))
             if not stat.S_ISREG(before.mode):
                 return Ingested(path, before, before, errno=errno.ENOTSUP)
-            content = _store(fd, before.size, sink)
+            content = _store(fd, before.size, put)
             after = FileKey.of(os.fstat(fd))
             if after == before:
                 break
@@ -91,9 +90,9 @@ def _read(path: bytes, fd: int, sink: Sink) -> Ingested:
     return Ingested(path, before, after, content)
 
 
-def _store(fd: int, size: int, sink: Sink) -> Content:
+def _store(fd: int, size: int, put: Put) -> Content:
     if size > WHOLE_BYTES_MAX:
-        return put_file(sink, fd, size)
+        return put_file(put, fd, size)
     # One byte more than expected, so that a file that grew is seen. No more: a huge buffer is slow.
     data = os.pread(fd, size + 1, 0)
-    return Content(sink.put(data), len(data))
+    return Content(put(data), len(data))

@@ -100,7 +100,7 @@ def _share(
     for worker in crew:
         worker.feed(work)
     for batch in work:
-        yield from ingest(batch.paths, root_fd, store)
+        yield from ingest(batch.paths, root_fd, store.put)
         for worker in crew:
             yield from worker.answers()
             worker.feed(work)
@@ -157,7 +157,7 @@ class _Worker:
             yield from self._take()
         parts = self._receive(list[PackPart])
         if parts is None:
-            yield from ingest(self._given, self._root_fd, self._store)
+            yield from ingest(self._given, self._root_fd, self._store.put)
         else:
             self._store.adopt(parts)
 

@@ -72,7 +72,7 @@ def serve(source: IO[bytes], target: IO[bytes]) -> None:
     writer = PartWriter(Path(job.folder), (), job.pack_bytes_max)
     while (share := receive(source, Share)).paths:
         writer.allow(range(share.first, share.first + share.packs))
-        send(target, list(ingest(share.paths, job.root_fd, writer)))
+        send(target, list(ingest(share.paths, job.root_fd, writer.put)))
     send(target, writer.finish())
 
 

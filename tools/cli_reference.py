@@ -1,4 +1,4 @@
-"""docs/CLI.md, made from the commands themselves: `python -m takeback.cli.reference > docs/CLI.md`."""
+"""docs/CLI.md, made from the commands themselves. `./dev docs` writes it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from takeback.cli.app import app
 INTRODUCTION = """\
 # Command line
 
-This page is made from the help texts: `python -m takeback.cli.reference > docs/CLI.md`.
-`takeback COMMAND --help` says the same in your terminal.
+This page is made from the help texts by `./dev docs`. `takeback COMMAND --help` says the same in your terminal.
 
 - Without `-C` a command works on the nearest protected folder at or above the current one; else on the
   nearest folder with a takeback.toml; else with a `.git`; else on the current folder.
@@ -75,7 +74,3 @@ def _option(option: click.Option, context: click.Context) -> str:
         spelling += f" {option.make_metavar(context).strip('[]{}')}"
     line = f"- `{spelling}`: {(option.help or '').rstrip('.')}"
     return f"{line} (default: `{option.default}`)" if option.show_default else line
-
-
-if __name__ == "__main__":
-    click.echo(reference(), nl=False)

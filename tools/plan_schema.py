@@ -1,10 +1,9 @@
-"""docs/plan.schema.json, made from the plan itself: `python -m takeback.cli.plan_schema > docs/plan.schema.json`."""
+"""docs/plan.schema.json, made from the plan itself. `./dev docs` writes it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import click
 import msgspec
 
 from takeback.core.plan import Plan
@@ -16,7 +15,3 @@ def schema() -> str:
     """The JSON Schema of a plan."""
     described: dict[str, Any] = {"$schema": DIALECT, "title": "Takeback plan", **msgspec.json.schema(Plan)}
     return msgspec.json.format(msgspec.json.encode(described), indent=2).decode() + "\n"
-
-
-if __name__ == "__main__":
-    click.echo(schema(), nl=False)

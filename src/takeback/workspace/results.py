@@ -1,0 +1,25 @@
+"""What the use cases of a workspace take and return: plans, reports and results, as values."""
+
+from takeback.engine.outbox.service import ServiceListener
+from takeback.engine.outbox.worker import Tally
+from takeback.engine.rollback.report import DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
+from takeback.engine.runs.actions import ASKED, Action, Ask, Denied
+from takeback.engine.runs.session import Session
+from takeback.engine.tracking.command import CommandPlan, CommandResult
+
+__all__ = [
+    "ASKED",
+    "DOING",
+    "TITLES",
+    "WOULD_TITLES",
+    "Action",
+    "Ask",
+    "CommandPlan",
+    "CommandResult",
+    "Denied",
+    "RollbackReport",
+    "ServiceListener",
+    "Session",
+    "Tally",
+    "hint_of",
+]

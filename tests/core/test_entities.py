@@ -1,0 +1,34 @@
+"""What a recorded action says of itself, whatever began it."""
+
+from __future__ import annotations
+
+from takeback.core import events as e
+from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.entities import RecordedAction
+
+PROCESS = e.Process(7, "1", "boot", "host")
+CHANGE = Change(Target("files", "a.txt"), ABSENT, Version("x"))
+
+
+def recorded(began: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> RecordedAction:
+    return RecordedAction("a1", "action", "x", "r1", "me", 0, began)
+
+
+def test_a_tool_call_is_told_as_it_began() -> None:
+    began = e.ActionBegan(
+        "x", e.Effect.UNKNOWN, step="s1", parent="a0", process=PROCESS, tool="takeback:init"
+    )
+    action = recorded(began)
+    assert action.as_tool is began and action.process == PROCESS and action.swaps == ()
+    assert action.is_tool and action.is_own and action.writes_files and action.is_unknown
+
+
+def test_a_rollback_and_drift_are_no_tool_calls() -> None:
+    rollback = recorded(e.RollbackBegan(e.RollbackKind.UNDO, ("a0",), (CHANGE,), process=PROCESS))
+    assert rollback.process == PROCESS and rollback.swaps == (CHANGE,)
+    drift = recorded(e.DriftSeen((CHANGE,)))
+    assert drift.process is None and drift.swaps == ()
+    for other in (rollback, drift):
+        began = other.as_tool
+        assert (began.step, began.parent, began.key, began.call_key, began.brand) == ("", "", "", "", 0)
+        assert not (other.is_tool or other.is_own or other.writes_files or other.is_unknown)
