@@ -59,6 +59,11 @@ def test_of_what_is_not_known_nothing_is_permitted() -> None:
     assert Foreseen(irreversible=()).is_permitted([])
 
 
+def test_a_pattern_permits_a_command_that_begins_so() -> None:
+    assert Foreseen(irreversible=("git push origin",)).is_permitted(["git push"])
+    assert not Foreseen(irreversible=("ssh host git push origin",)).is_permitted(["git push"])
+
+
 def test_what_is_allowed_is_not_asked_about() -> None:
     found = judge("git push origin main", allow=("git push origin *",))
     assert (found.do, found.rule) == (Ruling.ALLOW, ALLOWED)
@@ -89,6 +94,15 @@ def test_only_what_is_irreversible_by_a_command_is_allowed_by_its_words() -> Non
     unknown = Rules(commands=CommandRules(allow=("make",)), effects=EffectRules(unknown=Ruling.ASK))
     found = judge_call(unknown, "m:f", Effect.RESTORABLE, {"command": "make all"}, MAKES)
     assert (found.do, found.rule) == (Ruling.ASK, "effects.unknown")
+    read = RuleContext("/work", foresee=lambda _: Foreseen(Effect.UNKNOWN, "who knows", ()))
+    assert judge_call(unknown, "m:f", Effect.RESTORABLE, {"command": "make"}, read).rule == "effects.unknown"
+    blind = RuleContext("/work")
+    assert questions(plan, Rules(commands=CommandRules(allow=("ls",))), use, blind), "nobody knows commands"
+
+
+def test_the_pattern_that_is_suggested_is_of_a_command_that_can_be_named() -> None:
+    found = judge("", args={"command": "git push", "script": "git push origin"})
+    assert "git push origin" in found.how
 
 
 def test_a_path_that_was_captured_does_not_stand_in_the_way() -> None:

@@ -32,3 +32,9 @@ def test_a_rollback_and_drift_are_no_tool_calls() -> None:
         began = other.as_tool
         assert (began.step, began.parent, began.key, began.call_key, began.brand) == ("", "", "", "", 0)
         assert not (other.is_tool or other.is_own or other.writes_files or other.is_unknown)
+
+
+def test_what_cannot_be_taken_back_leaves_something_unless_it_is_a_call_which_says_so_itself() -> None:
+    assert recorded(e.ActionBegan("x", e.Effect.IRREVERSIBLE)).leaves_something
+    assert not recorded(e.ActionBegan("x", e.Effect.IRREVERSIBLE, call_key="k")).leaves_something
+    assert not recorded(e.ActionBegan("x", e.Effect.RESTORABLE)).leaves_something

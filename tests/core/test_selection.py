@@ -357,3 +357,13 @@ def test_what_an_action_made_is_with_all_that_happened_inside_of_it() -> None:
     actions = story.history.actions
     assert select.made(story.history, actions[outer]) == (change,)
     assert select.made(story.history, actions[inner]) == (change,)
+
+
+def test_what_an_action_made_by_itself_is_as_it_was_recorded() -> None:
+    story = Story()
+    id = story.tell(e.ActionBegan("agent", e.Effect.RESTORABLE)).id
+    first = Change(Target("files", "f"), version(""), version("1"))
+    second = Change(Target("files", "f"), version("1"), version(""))
+    story.tell(e.ChangesSeen(id, (first,)))
+    story.tell(e.ActionEnded(id, e.Outcome.DONE, (second,)))
+    assert select.made(story.history, story.history.actions[id]) == (first, second)

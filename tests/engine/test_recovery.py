@@ -135,13 +135,28 @@ def test_a_session_that_nobody_leads_by_name_stays_open(desk: Desk) -> None:
     assert settled(desk, begun(desk, detached=True)) == (Life.OPEN, "")
 
 
-def test_a_run_stays_open_for_as_long_as_the_process_that_conducts_it(desk: Desk) -> None:
+def test_a_run_and_its_call_stay_open_for_as_long_as_the_process_that_conducts_them(desk: Desk) -> None:
     with somebody() as conductor:
         run = begun(desk)
-        action = e.ActionBegan("tool", e.Effect.RESTORABLE, process=conductor)
-        desk.tb.parts.ledger.append([action], run)
+        call = e.ActionBegan("tool", e.Effect.RESTORABLE, process=conductor)
+        (record,) = desk.tb.parts.ledger.append([call], run)
         assert settled(desk, run) == (Life.OPEN, "")
+        assert desk.tb.history.actions[record.id].life is Life.OPEN
     assert settled(desk, run) == (Life.INTERRUPTED, "its process died")
+    assert desk.tb.history.actions[record.id].life is Life.SETTLED
+
+
+def test_of_two_that_died_the_inner_one_is_settled_first(desk: Desk) -> None:
+    with somebody() as conductor:
+        run = begun(desk)
+        outer = e.ActionBegan("outer", e.Effect.RESTORABLE, process=conductor)
+        (first,) = desk.tb.parts.ledger.append([outer], run)
+        inner = e.ActionBegan("inner", e.Effect.RESTORABLE, process=conductor, parent=first.id)
+        (second,) = desk.tb.parts.ledger.append([inner], run)
+        desk.tb.recover()
+        assert not desk.tb.notices
+    desk.tb.recover()
+    assert [notice.partition(" ")[0] for notice in desk.tb.notices] == [second.id, first.id]
 
 
 def test_a_run_that_died_after_it_took_itself_back_without_proof_is_handed_over(desk: Desk) -> None:
