@@ -44,7 +44,7 @@ class UnsharedStore(ABC):
         """Those that other machines could not find."""
         return set(digests)
 
-    def renew(self) -> None:
+    def renew(self) -> None:  # noqa: B027  one that shares with nobody has nothing to renew
         """After a lease that `share` gave was lost: look at everything again under another one."""
 
     def check_shared(
