@@ -215,7 +215,7 @@ def test_killed_between_two_parts(world: Workspace, tmp_path: Path) -> None:
         f"echo $$ > $(echo ../pid); echo 1 > one.md; {until('../second')}; echo 2 > two.md; {until('../end')}"
     )
     words = ["takeback", "run", "--every", "1s", "--name", "agent", "--", "bash", "-c", script]
-    process = start(world, "part-cut", "1", "--", *words, program="takeback.testing.crash")
+    process = start(world, "command-cut", "1", "--", *words, program="takeback.testing.crash")
     process.wait(60)
     kill(process)
     (tmp_path / "second").touch()

@@ -179,7 +179,7 @@ def test_nor_does_a_step(
     """Also where it is lost between the last look and the record of the end."""
     run = tb.run("one")
     if late:
-        monkeypatch.setattr(run, "_check_invariants", lambda: None)
+        monkeypatch.setattr(run._context, "check_invariants", lambda: None)
 
     def work() -> None:
         with run, run.lock("src", ttl_s=SHORT_S), run.step("edit"):

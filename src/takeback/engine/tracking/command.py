@@ -352,7 +352,7 @@ def run_child(
     """
     show_life()
     environment = {**os.environ, VARIABLE: token, **more}
-    with adopting() as orphans:
+    with adopting() as orphans, _Forwarding() as signals:
         try:
             process = subprocess.Popen(list(words), env=environment)
         except FileNotFoundError:
@@ -366,8 +366,8 @@ def run_child(
             show_life()
             orphans.bury(process.pid)
 
-        with _signals_to(process):
-            _wait(process, partial(_try, beat), tick)
+        signals.to(process)
+        _wait(process, partial(_try, beat), tick)
         code, left = process.returncode, orphans.living()
     if code >= 0:
         return Child(code, left=left)
@@ -410,21 +410,35 @@ def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None], tick:
     process.wait()
 
 
-@contextmanager
-def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """What is sent to us is meant for the command. A terminal's Ctrl-C reaches it by itself."""
+class _Forwarding:
+    """Passes on to the command what is sent to us while this block lasts, also what comes before it has started.
 
-    def forward(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)
+    A terminal's Ctrl-C reaches the command by itself.
+    """
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        if not sys.stdin.isatty():
-            process.send_signal(number)
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
 
-    before = {number: signal.signal(number, forward) for number in FORWARDED}
-    before |= {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGQUIT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> _Forwarding:
+        numbers = (*FORWARDED, signal.SIGINT, signal.SIGQUIT)
+        self._before = {number: signal.signal(number, self._take) for number in numbers}
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def to(self, process: subprocess.Popen[bytes]) -> None:
+        """Send this process everything from now on, and what has come already."""
+        self._process = process
+        while self._early:
+            process.send_signal(self._early.pop(0))
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        if number in (signal.SIGINT, signal.SIGQUIT) and sys.stdin.isatty():
+            return
+        if self._process is None:
+            self._early.append(number)
+        else:
+            self._process.send_signal(number)

@@ -16,7 +16,7 @@ from takeback.errors import TakebackError
 from takeback.system import crash_points
 
 NAME_MAX = 60
-CUT = crash_points.crash_point("part-cut")
+CUT = crash_points.crash_point("command-cut")
 
 
 class CommandParts:

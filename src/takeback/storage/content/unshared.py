@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 
@@ -11,11 +12,12 @@ from takeback.ports.progress import Progress, silent
 from takeback.storage.content.names import lost
 
 
-class UnsharedStore:
+class UnsharedStore(ABC):
     """A store on one machine, which has nobody to share with. One that has overrides all of this."""
 
+    @abstractmethod
     def missing(self, names: Iterable[bytes]) -> set[bytes]:
-        raise NotImplementedError
+        """Return those of these names that are not kept on this machine."""
 
     @cached_property
     def shelf(self) -> Shelf | None:
@@ -42,7 +44,7 @@ class UnsharedStore:
         """Those that other machines could not find."""
         return set(digests)
 
-    def renew(self) -> None:
+    def renew(self) -> None:  # noqa: B027  one that shares with nobody has nothing to renew
         """After a lease that `share` gave was lost: look at everything again under another one."""
 
     def check_shared(

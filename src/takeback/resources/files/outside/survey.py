@@ -73,6 +73,7 @@ class OutsideSurveyor:
         """`known` are places that are looked at anyway, as whole folders that the run names are."""
         found: dict[bytes, None] = {}
         missed: dict[str, None] = {}
+        held: dict[str, None] = {}
         stated: dict[str, None] = {}
         whole = {os.path.normpath(path_of(place).removesuffix(KIN)) for place in known}
         self._limits, self._others = self._limits_now(), {*self._claimed_now(), *whole}
@@ -80,7 +81,7 @@ class OutsideSurveyor:
         for reached in named:
             for called, places in self._places(reached):
                 if guards := [one for one in guarding if _means(reached, called, one)]:
-                    missed[f"by {text_of(guards[0])} an agent can switch off its own protection"] = None
+                    held[f"an agent can switch off its own protection in {text_of(guards[0])}"] = None
                 try:
                     new = [place for place in places if not _is_in(place, found)]
                     closed = self._take(new, reached, left)
@@ -92,7 +93,7 @@ class OutsideSurveyor:
                 found |= dict.fromkeys(new)
                 missed |= {f"{text_of(path)} was not captured: it cannot be read": None for path in closed}
         places = [place for place in found if not _is_in(os.path.dirname(place), found)]
-        return Survey(tuple(map(text_of, sorted(places))), tuple(missed), tuple(stated))
+        return Survey(tuple(map(text_of, sorted(places))), tuple(missed | held), tuple(stated))
 
     def _take(self, places: Sequence[bytes], reached: Reached, left: _Left) -> list[bytes]:
         for place in places:
