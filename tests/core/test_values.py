@@ -101,6 +101,7 @@ def test_what_is_no_number_is_not_kept(value: float) -> None:
 
 
 def test_what_is_just_short_enough_is_shown_and_told_whole() -> None:
+    assert SHOWN_BYTES == 16_384, "each record may hold as much of every value"
     whole = "x" * (SHOWN_BYTES - 2)  # and its two quotation marks
     assert shortened(whole) == whole and shortened(f"{whole}x") != whole
     assert len(said(ValueError("y " * 1_000))) == 500
